@@ -366,14 +366,27 @@ class AuthorizationRefused(RemediationRefused):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RefusedByRule(RemediationRefused):
-    """Raised when a safety rule forbids the change.
+    """Raised when safety rules forbid the change.
 
     Attributes:
-        rule: Which one: a word of the catalogue in :mod:`etcdfix.rules`.
+        rule: Which one: a word of the catalogue in :mod:`etcdfix.rules`; of several the first.
+        lift: Options that would lift it; empty where nothing does.
+        also: What else forbids it, where all checks were asked.
+        lifted: What to say of the command that no rule would refuse, a sentence; "" where not all checks were asked.
+        command: That whole command; "" where there is none.
     """
 
     code = "refused-by-rule"
     rule: str
+    lift: tuple[str, ...] = ()
+    also: tuple[RefusedByRule, ...] = ()
+    lifted: str = ""
+    command: str = ""
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """Every rule that forbids it, the first one first."""
+        return tuple(dict.fromkeys(one.rule for one in (self, *self.also)))
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -13,6 +13,9 @@ import click
 from etcdfix import errors
 from etcdfix.cli.exit_codes import MEANINGS
 from etcdfix.cli.root import cli
+from etcdfix.remediation.change import DELETE, PATCH, PUT, SEAL, UNDO
+from etcdfix.rules import ELSEWHERE, Rule
+from etcdfix.rules import MEANINGS as ACCEPTED
 
 
 def commands() -> str:
@@ -56,4 +59,18 @@ def exit_codes() -> str:
     """Return the table of exit codes."""
     rows = ["| code | meaning |", "|---|---|"]
     rows += [f"| {code.value} | {text} |" for code, text in MEANINGS.items()]
+    return "\n".join(rows)
+
+
+def rules() -> str:
+    """Return the table of rules: what has to hold, which changes ask it, and what it says to accept it."""
+    lists = {"delete": DELETE, "fix": (*PUT, *SEAL), "fix --from memory": PATCH, "undo": UNDO}
+    checks = {check.__name__: check for asked in lists.values() for check in asked}
+    rows = ["| rule | what has to hold | asked by | `--accept` says |", "|---|---|---|---|"]
+    for rule in Rule:
+        check = checks.get(rule.value.replace("-", "_"))
+        holds = ELSEWHERE[rule] if check is None else (inspect.getdoc(check) or "").replace("\n", " ")
+        asked = ", ".join(name for name, each in lists.items() if check in each) or "-"
+        said = ACCEPTED.get(rule, "")
+        rows.append(f"| `{rule}` | {holds} | {asked} | {f'{said[0].upper()}{said[1:]}.' if said else '-'} |")
     return "\n".join(rows)

@@ -18,14 +18,14 @@ from etcdfix.cli.look import api_access, record_paths
 from etcdfix.cli.options import TEXT
 from etcdfix.cli.output import require_output, say, say_lines, show_change, words_as_typed
 from etcdfix.cli.progress import progress_of
+from etcdfix.commands.changing.outcome import follow_ups, outcome_report, refusal_report
 from etcdfix.commands.opening import Candidates, Inputs, open_candidates, open_cluster, without_candidates
 from etcdfix.errors import EtcdfixError
 from etcdfix.examine_all import Progress
-from etcdfix.operations.change.report import follow_ups, outcome_report, refusal_report
 from etcdfix.remediation.audit.record import Result, Verb
+from etcdfix.remediation.change import Change
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
-from etcdfix.remediation.preflight.deletion import Preflight
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import display
 from etcdfix.text.commands import Command, RunOptions
@@ -80,13 +80,16 @@ class OpenChange(msgspec.Struct, frozen=True, kw_only=True):
 
 def request_fields(options: dict[str, Any], inputs: Inputs, api: APIAccess | None) -> dict[str, Any]:
     """Return the fields of every :class:`~etcdfix.remediation.change.ChangeRequest`, and of a run's."""
+    places = record_paths(options)
     return {
         "reason": options["reason"],
         "accepted": acceptances(options),
-        "record_paths": record_paths(options),
+        "record_paths": places,
         "api": api,
         "etcd_user": inputs.etcd_user,
         "dry_run": options["dry_run"],
+        "run": inputs.run_options(api=api, places=places),
+        "given": (*words_as_typed(), *(["--dry-run"] if options["dry_run"] else [])),
     }
 
 
@@ -157,7 +160,7 @@ class Teller:
         self,
         outcome: ChangeOutcome,
         run: RunOptions,
-        deleted: Preflight | None = None,
+        deleted: Change | None = None,
         *,
         unread: bool = False,
     ) -> int:

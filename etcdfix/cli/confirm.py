@@ -11,7 +11,7 @@ from etcdfix.text.safetext import safe_text
 
 
 class Terminal:
-    """Asks at the terminal; implements :class:`etcdfix.operations.change.delete.Confirmer`."""
+    """Asks at the terminal; implements :class:`etcdfix.commands.delete.Confirmer`."""
 
     def __init__(self, *, yes: bool = False) -> None:
         self._yes = yes

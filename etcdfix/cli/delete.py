@@ -24,11 +24,11 @@ from etcdfix.cli.options import (
     rescued_option,
 )
 from etcdfix.cli.output import say, show_preview
+from etcdfix.commands.changing.preview import deletion_preview
+from etcdfix.commands.delete import DeleteRequest, recovery_lines, run_delete
 from etcdfix.copies.bootstrap import with_what_it_keeps
-from etcdfix.operations.change.delete import DeleteRequest, recovery_lines, run_delete
-from etcdfix.operations.change.preview import deletion_preview
 from etcdfix.remediation.audit.record import Result, Verb
-from etcdfix.remediation.preflight.deletion import Preflight
+from etcdfix.remediation.change import Change
 from etcdfix.report.planfile import load_plan
 from etcdfix.rules import Rule, acceptance
 
@@ -59,18 +59,17 @@ def command(*, key: str, plan: Path | None, rescued: Path | None, **options: Any
         )
     with open_change(Verb.DELETE, options, lambda: one_key(key, options)) as change:
         api, run = change.api, change.run
-        checked: list[Preflight] = []
+        checked: list[Change] = []
 
-        def preview(found: Preflight) -> None:
+        def preview(found: Change) -> None:
             checked.append(found)
             kept = with_what_it_keeps(run, change.cluster.source)
-            show_preview(deletion_preview(change.cluster, found, kept), kept)
+            show_preview(deletion_preview(found, kept), kept)
 
         request = DeleteRequest(
             key=change.key,
             plan=load_plan(plan) if plan is not None else None,
             plan_file=str(plan or ""),
-            run=run,
             rescued=rescued,
             **change.request,
         )

@@ -24,11 +24,11 @@ from etcdfix.cli.options import (
     rescued_option,
 )
 from etcdfix.cli.output import show_preview
+from etcdfix.commands.changing.preview import fix_preview, memory_preview
 from etcdfix.commands.fix import run_fix
 from etcdfix.copies.finder import Named
 from etcdfix.copies.model import Place
 from etcdfix.copies.search import Places
-from etcdfix.operations.change.preview import fix_preview, memory_preview
 from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.choice import FixRequest
 from etcdfix.rules import Rule
@@ -93,15 +93,12 @@ def command(
                     rescued=(rescued,) if rescued is not None else (),
                     progress=change.progress,
                 ),
-                run=change.run,
                 **change.request,
             ),
             change.confirmer,
-            preview=lambda one, chosen: show_preview(
-                fix_preview(one, chosen.others if named is None else None), change.run
-            ),
+            preview=lambda found: show_preview(fix_preview(found), change.run),
             preview_held=lambda held, unread: show_preview(
-                memory_preview(change.cluster, held, unread, str(rescued), dry_run=options["dry_run"]),
+                memory_preview(held, unread, str(rescued), dry_run=options["dry_run"]),
                 change.run,
             ),
             candidates=change.candidates,

@@ -211,7 +211,7 @@ def prune(*, output: str, older_than: int, **options: Any) -> int:
     whose change is known to be done. Whatever cannot be told stays, and is named.
     """
     from etcdfix.cli.changing import acceptances  # noqa: PLC0415 - grpc is slow to import
-    from etcdfix.operations.change.report import refusal_by  # noqa: PLC0415 - same
+    from etcdfix.commands.changing.outcome import refusal_by  # noqa: PLC0415 - same
     from etcdfix.remediation.backup.prune import PruneRequest, run_prune  # noqa: PLC0415 - same
 
     if not str(options["reason"]).strip():

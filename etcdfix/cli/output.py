@@ -21,6 +21,7 @@ from etcdfix.text.notes import Note
 from etcdfix.text.safetext import quote_command, safe_text
 
 if TYPE_CHECKING:
+    from etcdfix.errors import RefusedByRule
     from etcdfix.report.document import Document
     from etcdfix.report.render import Report
     from etcdfix.text.commands import RunOptions
@@ -106,6 +107,16 @@ def say_error(message: str, hint: str = "") -> None:
     click.echo(f"etcdfix: {safe_text(message)}", err=True)
     if hint:
         say_next(hint)
+
+
+def say_refusal(refusal: RefusedByRule) -> None:
+    """Write to standard error every rule that refused, and the command that none would."""
+    for one in (refusal, *refusal.also):
+        say_error(one.message, one.hint)
+    if refusal.lifted:
+        click.echo(safe_text(refusal.lifted), err=True)
+    if refusal.command:
+        click.echo(f"  {safe_text(refusal.command)}", err=True)
 
 
 def say_lines(lines: Iterable[str]) -> None:

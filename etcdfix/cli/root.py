@@ -14,8 +14,8 @@ from click.core import ParameterSource
 
 from etcdfix.cli.command import Commands, LazyGroup
 from etcdfix.cli.ending import ending_early
-from etcdfix.cli.output import HABITS, discard_output, own_habits, say_error
-from etcdfix.errors import EndedEarly, EtcdfixError
+from etcdfix.cli.output import HABITS, discard_output, own_habits, say_error, say_refusal
+from etcdfix.errors import EndedEarly, EtcdfixError, RefusedByRule
 from etcdfix.secrecy import forbid_core_dumps
 
 COMMANDS: Commands = {
@@ -153,7 +153,10 @@ def _run(arguments: list[str]) -> int:
         exc.show()
         return exc.exit_code
     except EtcdfixError as exc:
-        say_error(exc.message, exc.hint)
+        if isinstance(exc, RefusedByRule):
+            say_refusal(exc)
+        else:
+            say_error(exc.message, exc.hint)
         return exc.exit_code
     except (_ReaderGone, BrokenPipeError):
         discard_output()

@@ -12,11 +12,11 @@ from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.exit_codes import OF_A_CHANGE
 from etcdfix.cli.options import CLUSTER_RULES, accept_option, change_options, expectation_options
 from etcdfix.cli.output import show_preview
+from etcdfix.commands.changing.preview import undo_preview
 from etcdfix.commands.undo import UndoRequest, run_undo
-from etcdfix.operations.change.preview import undo_preview
 from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.backup.file import Backup, read_backup
-from etcdfix.remediation.preflight.noencryption import looks_enveloped
+from etcdfix.remediation.checks.encryption import looks_enveloped
 from etcdfix.rules import Rule
 
 
@@ -42,12 +42,12 @@ def command(*, backup: str, **options: Any) -> int:
         return read[0].content.key_base64
 
     with open_change(Verb.UNDO, options, named) as change:
-        request = UndoRequest(backup=read[0], value_sha256=expected or "", run=change.run, **change.request)
+        request = UndoRequest(backup=read[0], value_sha256=expected or "", **change.request)
         outcome = run_undo(
             change.cluster,
             request,
             change.confirmer,
-            preview=lambda one, why: show_preview(undo_preview(one, why), change.run),
+            preview=lambda found: show_preview(undo_preview(found), change.run),
         )
         unread = not change.cluster.configured and looks_enveloped(read[0].content.stored.value)
         return change.teller.tell(outcome, change.run, unread=unread)

@@ -45,10 +45,9 @@ from etcdfix.examine_jobs import Helpers, Jobs
 from etcdfix.inputs.releases import LAST_MINOR
 from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.record import unicode_text
+from etcdfix.remediation.checks.release import misfit, newest_kubelet
 from etcdfix.remediation.identify import identify
 from etcdfix.remediation.places import RecordPaths, same_disk_warning
-from etcdfix.remediation.preflight.cluster import Acceptances
-from etcdfix.remediation.preflight.release import check_release, newest_kubelet
 from etcdfix.report.doctor import Check, DoctorReport, State, fail, ok, unknown, warn
 from etcdfix.report.model import ReportSource
 from etcdfix.report.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
@@ -240,7 +239,9 @@ def check_kubernetes(source: Source, examiner: Examiner) -> Iterator[Check]:
         advice = f"leave --kubernetes-version out, or a change needs {acceptance(Rule.UNKNOWN_RELEASE)}"
         yield warn(f"Kubernetes: release {named} was named, and {told}", advice)
     else:
-        check_release(source, examiner, Acceptances())
+        doubt = misfit(named, newest) if named and newest is not None else None
+        if doubt is not None:
+            raise doubt
         yield ok(
             f"Kubernetes: {told}; {f'release {named} was named' if named else 'every known release counts'}"
         )

@@ -34,7 +34,7 @@ from etcdfix.graph.model import Risk
 from etcdfix.model import Outcome
 from etcdfix.remediation.backup.folder import with_records
 from etcdfix.remediation.identify import identify
-from etcdfix.remediation.offers import Offer, Refusal, offers, shown_of, ways_of
+from etcdfix.remediation.offers import Offer, offers, shown_of, ways_of
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.report.advice.change import Beside as Surroundings
 from etcdfix.report.advice.finding import may_be_deleted
@@ -45,7 +45,7 @@ from etcdfix.report.impact import Impact
 from etcdfix.report.model import Remedy
 from etcdfix.report.origin import report_origin
 from etcdfix.report.tally import Stakes
-from etcdfix.rules import Rule
+from etcdfix.rules import Rule, refuse
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
 from etcdfix.text.commands import NO_COMMAND
@@ -275,7 +275,7 @@ class _Look:
         )  # fmt: skip
         if not withheld:
             return found
-        refused = Refusal(rule=Rule.PATTERN, why=withheld)
+        refused = refuse(Rule.PATTERN, withheld)
         return [
             one
             if one.refusal is not None or one.copy.place in THE_VALUE or one.copy.way is Way.PATCH

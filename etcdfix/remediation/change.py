@@ -1,45 +1,50 @@
-"""The one end of every change: preview, dry run or confirmation, then backup, record and transaction."""
+"""One change of one etcd key: what is done, the checks that it has to pass, and the one end of every change.
+
+A deletion, a copy that is put back and an undo differ in their list of checks. Each check is one function, named as the
+rule that it publishes; it yields why the rule says no, or what a person should read first. All are asked, the cheap
+ones first, those that rest on a pass over everything last. Nothing is written before all of them are content.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy as copy_of
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
 
-from etcdfix.remediation.audit.record import Operator, Record, RecordType, Result, Subject, Verb
-from etcdfix.remediation.backup.file import BackupCluster, BackupContent, make_content
-from etcdfix.remediation.commit import ChangeOutcome, Write, commit
+from etcdfix.copies.model import THE_VALUE, Copy, Place, Wanted, Way, digest_of
+from etcdfix.errors import EtcdfixError, RefusedByRule
+from etcdfix.model import Repair, RepairKind
+from etcdfix.remediation.audit.record import Verb
+from etcdfix.remediation.checks import cached_reads, key, release, sealing, servers, undo, value
+from etcdfix.remediation.checks import copy as copies
+from etcdfix.remediation.checks.sealing import find_proof, seal_contents
+from etcdfix.remediation.commit import ChangeOutcome, commit
+from etcdfix.remediation.datastore import Landmark
 from etcdfix.remediation.durable import Step, no_step
-from etcdfix.remediation.places import RecordPaths, disk_of_etcd
-from etcdfix.remediation.preflight.cluster import Acceptances, Cluster, grounds_of
+from etcdfix.remediation.facts import Facts, fact
+from etcdfix.remediation.intent import write_of
+from etcdfix.remediation.places import RecordPaths, place_warnings
+from etcdfix.remediation.preflight.cluster import Acceptances
+from etcdfix.remediation.preflight.members import read_lease
 from etcdfix.remediation.writer import probe_connection
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
+from etcdfix.text.commands import Command, RunOptions
 
 if TYPE_CHECKING:
-    from etcdfix.apiserver.authorization import Authorization
-    from etcdfix.apiserver.servers import APIAccess, ServerAnswers
-    from etcdfix.copies.model import Way
-    from etcdfix.model import ClusterIdentity, StoredValue
+    from pathlib import Path
+
+    from etcdfix.apiserver.servers import APIAccess
+    from etcdfix.encryption.encrypt import Sealed
+    from etcdfix.model import StoredValue
     from etcdfix.remediation.audit.log import AuditLog
+    from etcdfix.remediation.checks.plan import Expectation
+    from etcdfix.remediation.checks.undo import Standing
     from etcdfix.remediation.commit import Sender
-    from etcdfix.remediation.datastore import KeyReading, Landmark, Landmarks
-    from etcdfix.remediation.preflight.deletion import Preflight
-    from etcdfix.remediation.preflight.expectation import Expectation
-    from etcdfix.remediation.preflight.members import LeaseState
-    from etcdfix.verdicts.examination import Examination, KeyName
-    from etcdfix.verdicts.key_loss import KeyCounts
-
-
-DONE: Final = {
-    Verb.DELETE: Result.DELETED,
-    Verb.FIX: Result.FIXED,
-    Verb.UNDO: Result.UNDONE,
-}
-"""What each change is called when all goes well."""
+    from etcdfix.remediation.present import Present
+    from etcdfix.verdicts.examination import Examination
 
 
 class Confirmer(Protocol):
@@ -63,6 +68,9 @@ class ChangeRequest(msgspec.Struct, frozen=True, kw_only=True):
         expected: What a reviewed plan expects of the value that is there, which may add a refusal; None without one.
         plan_flags: Names that plan, for the record; empty without one.
         log: The audit log, kept open over many changes; None where each opens it.
+        rescued: Directory of objects that were saved from API servers; None for none.
+        run: What a command must repeat.
+        given: The words of the command that asks for it, without passwords; empty where no command does.
     """
 
     reason: str
@@ -74,182 +82,374 @@ class ChangeRequest(msgspec.Struct, frozen=True, kw_only=True):
     expected: Expectation | None = None
     plan_flags: tuple[str, ...] = ()
     log: AuditLog | None = None
+    rescued: Path | None = None
+    run: RunOptions = RunOptions()
+    given: tuple[str, ...] = ()
 
 
-class Rewritable(msgspec.Struct, frozen=True, kw_only=True):
-    """A value that is there now, and that gets other bytes.
-
-    Attributes:
-        reading: The linearizable read on which everything rests.
-    """
-
-    reading: KeyReading
-    found: Examination
-    identity: ClusterIdentity
-    servers: ServerAnswers
-    warnings: tuple[str, ...]
-    lease: LeaseState | None
-
-
-class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """A change that every check has let through.
+class Chosen(NamedTuple):
+    """A copy that is put back.
 
     Attributes:
-        found: What the record says the change is about.
-        landmarks: Of the cluster, read before anything else was.
-        rests_on: Another key that must stay as it is, as the home of a moved value; None for none.
-        replaced: What makes room, and is backed up; None where nothing is there.
-        counts: What the values under each encryption key of what makes room came to.
-        declared_lost: The declaration of a lost key was needed.
-        flags: What was accepted beyond what any change can accept.
-        value: What to put; None deletes, unless a sender has the change made.
-        value_sha256: Of what is put, for the record; "" for what makes room.
-        lease: To attach, 0 for none.
-        way: How the value is written; None for a deletion.
+        others: How many other copies there are; None where a person named this one.
+        standing: What speaks for a backup; None for any other copy.
+        other: The etcd key at which its bytes stand now; b"" for nowhere else.
     """
 
-    verb: Verb
-    found: Examination
-    reading: KeyReading
-    identity: ClusterIdentity
-    servers: ServerAnswers
-    landmarks: Landmarks
-    rests_on: Landmark | None = None
-    replaced: Rewritable | Preflight | None
-    counts: Mapping[KeyName, KeyCounts] = MappingProxyType({})
-    declared_lost: bool = False
-    flags: tuple[str, ...] = ()
-    value: bytes | None = None
-    value_sha256: str = ""
-    lease: int = 0
-    detail: str = ""
-    way: Way | None = None
+    copy: Copy
+    wanted: Wanted
+    others: int | None = None
+    standing: Standing | None = None
+    other: bytes = b""
+
+
+class Change(Facts):
+    """One change of a key; without a choice of a copy it deletes, or an API server makes it.
+
+    Args:
+        verb: What it is called.
+        present: What is known of the key.
+        request: What is asked for; its acceptances count here alone.
+        choose: Finds the copy that is put back.
+        patch: What an API server is asked for, for the record; "" for a change of our own.
+        expected_digest: ``sha256:<hex>`` that the value of a backup must have; "" for any.
+        made_of: It is made of what stands at the key, which must be there.
+    """
+
+    def __init__(
+        self,
+        verb: Verb,
+        present: Present,
+        request: ChangeRequest,
+        *,
+        choose: Callable[[Change], Chosen] | None = None,
+        patch: str = "",
+        expected_digest: str = "",
+        made_of: bool = False,
+    ) -> None:
+        super().__init__(present.step)
+        self.verb, self.present, self.request, self.accepted = verb, present, request, request.accepted
+        self._choose, self.patch, self.expected_digest = choose, patch, expected_digest
+        self.deletes, self.undoes = verb is Verb.DELETE, verb is Verb.UNDO
+        self.takes_what_is_there = made_of or choose is None
+        self.warnings: tuple[str, ...] = ()
+
+    def accepting(self, words: Sequence[str]) -> Change:
+        """Return the same change with more options that lift a rule; what is known of the key stays known."""
+        accepted, given = self.accepted, iter(words)
+        for option in given:
+            word = next(given)
+            if option == "--accept":
+                accepted = msgspec.structs.replace(accepted, words=(*accepted.words, word))
+            else:
+                accepted = msgspec.structs.replace(accepted, key_lost=word)
+        again = copy_of(self)
+        again.known, again.accepted = {}, accepted
+        return again
+
+    def accepts(self, rule: Rule) -> bool:
+        """Say whether a rule is accepted."""
+        return self.accepted.accepts(rule)
+
+    # -- the copy
+
+    @fact("copies")
+    def chosen(self) -> Chosen:
+        """The copy that is put back."""
+        assert self._choose is not None  # there is one
+        return self._choose(self)
+
+    @property
+    def copy(self) -> Copy:
+        """The same, without what is known of it."""
+        return self.chosen.copy
+
+    @property
+    def source(self) -> str:
+        """What names the copy."""
+        return self.copy.source
+
+    def of(self, place: Place) -> bool:
+        """Say whether the copy is of a place."""
+        return self._choose is not None and self.copy.place is place
+
+    @property
+    def is_of_the_value(self) -> bool:
+        """What is put is made of the bytes that stand there."""
+        return self._choose is not None and not self.undoes and self.copy.place in THE_VALUE
+
+    @property
+    def goes(self) -> bool:
+        """What stands there goes, and has to be proven wrong: it is deleted, or a copy takes its place."""
+        if self.deletes:
+            return True
+        if self.undoes or self._choose is None or self.present.absent:
+            return False
+        return self.copy.place not in THE_VALUE and self.copy.way is not Way.PATCH
+
+    @property
+    def repair(self) -> Repair | None:
+        """What is put right in the value; None for any other change."""
+        return self.copy.repair if self.of(Place.BIT) else None
+
+    def repairs(self, kinds: set[RepairKind]) -> bool:
+        """Say whether something of these kinds is put right."""
+        return self.repair is not None and self.repair.kind in kinds
+
+    @property
+    def standing(self) -> Standing | None:
+        """What speaks for a backup; None for any other copy."""
+        return self.chosen.standing if self._choose is not None else None
+
+    @property
+    def by_itself(self) -> bool:
+        """It is an undo for which no audit log speaks."""
+        return self.undoes and self.standing is not None and self.standing.intent is None
+
+    def comes_from_here(self) -> bool | None:
+        """Say whether the copy comes from this cluster; None where that cannot be compared."""
+        cluster = self.copy.cluster if self._choose is not None else None
+        return True if cluster is None else self.present.identity.is_same(cluster)
+
+    @property
+    def protected_by_place(self) -> str:
+        """Why the cluster may depend on what is put; "" where nothing is."""
+        return self.chosen.wanted.protected if self._choose is not None else ""
+
+    @fact("the other key")
+    def other_mark(self) -> Landmark | None:
+        """How the other etcd key stands whose bytes are put; None where they stand nowhere else."""
+        other = self.chosen.other
+        if not other:
+            return None
+        there = self.present.cluster.now.read_key(other).stored
+        if there is None or digest_of(there.value) != self.copy.value_sha256:
+            raise refuse(
+                Rule.MOVED, f"{display(other)} was changed while it was being examined", hint="look again"
+            )
+        return Landmark(other, there.create_revision, there.mod_revision)
+
+    @fact("seal")
+    def _seal(self) -> tuple[Sealed, Examination] | None:
+        return seal_contents(self.present, self.copy) if self.copy.way is Way.SEAL else None
+
+    @property
+    def sealed(self) -> Sealed | None:
+        """What the contents were encrypted to; None where its bytes are put as they are."""
+        return self._seal[0] if self._seal is not None else None
+
+    @fact()
+    def examined(self) -> Examination:
+        """What the copy is, under the key."""
+        if self._seal is not None:
+            return self._seal[1]
+        assert self.copy.stored is not None  # its bytes are known
+        return self.present.cluster.examiner.apart().examine(self.copy.stored)
+
+    @fact("write key")
+    def proof(self) -> bytes:
+        """The key of another object that API servers wrote as this one is sealed; b"" for none."""
+        paths, present = self.request.record_paths, self.present
+        return find_proof(
+            present.cluster,
+            self.examined,
+            present.identity,
+            directories=paths.directories,
+            audit_log=paths.log_path,
+        )
+
+    @property
+    def put(self) -> StoredValue | None:
+        """The record whose bytes or contents are put, as its place has it; None where there is none."""
+        return self.copy.stored if self._choose is not None else None
+
+    @property
+    def value(self) -> bytes | None:
+        """What is put; None where it is deleted, or an API server writes."""
+        if self._choose is None:
+            return None
+        if self.sealed is not None:
+            return self.sealed.data
+        assert self.copy.stored is not None  # its bytes are known
+        return self.copy.stored.value
+
+    @property
+    def wanted_lease(self) -> int:
+        """The lease that a value from elsewhere had; 0 for none."""
+        if self._choose is None or self.is_of_the_value:
+            return 0
+        stored = self.present.reading.stored
+        if self.of(Place.OBJECT):
+            return stored.lease if stored is not None else 0
+        return self.copy.lease
+
+    @fact("lease of the copy")
+    def lease_alive(self) -> bool:
+        """That lease is alive."""
+        return read_lease(self.present.cluster.client, self.wanted_lease).alive
+
+    @property
+    def lease(self) -> int:
+        """The lease to attach; 0 for none."""
+        if self.is_of_the_value:
+            return self.present.stored.lease
+        return self.wanted_lease if self.wanted_lease and self.lease_alive else 0
+
+    @property
+    def rests_on(self) -> Landmark | None:
+        """Another key that must stay as it is, as the home of a moved value; None for none."""
+        mark = self.other_mark if self._choose is not None else None
+        moved = self.goes and bool(self.present.found.verdict.belongs_to)
+        return mark or (self.present.home.mark if moved else None)
+
+    @property
+    def detail(self) -> str:
+        """What the record says of what is put."""
+        if self._choose is None:
+            return self.patch
+        copy, now = self.copy, digest_of(self.value or b"")
+        if copy.repair is not None:
+            return f"{copy.repair.words} (proof: {copy.repair.proof}); now {now}"
+        said = f" {undo.speaks_for(self.present, self)}" if self.by_itself else ""
+        sealed = f", sealed with {self.sealed.transformer}" if self.sealed is not None else ""
+        return f"from {copy.where}{said}{sealed}; now {now}"
+
+    @property
+    def needs_declaration(self) -> bool:
+        """It goes only because its encryption key is declared lost."""
+        return value.needs_declaration(self.present, self)
+
+
+Check = Callable[["Present", Change], Iterator[RefusedByRule | str]]
+"""Yields why a rule says no, or what to warn of; named as its rule, with the reason in its docstring."""
+
+_KEY: Final[tuple[Check, ...]] = (key.no_configuration, key.expectation_differs, value.readable, key.gone)
+_CLUSTER: Final[tuple[Check, ...]] = (
+    key.members_disagree, key.unchecked_member, key.corrupt_alarm, key.no_space, key.unknown_cluster,
+    release.release, release.unknown_release,
+)  # fmt: skip
+_COPY: Final[tuple[Check, ...]] = (
+    undo.other_cluster_id, copies.other_cluster, copies.expired_lease,
+)  # fmt: skip
+_VALUE: Final[tuple[Check, ...]] = (
+    key.plan, value.only_copy, value.declaration, value.undetermined, value.curable_by_configuration,
+    value.never_deletable, value.value_moved, value.fails_like_others, value.pattern, value.mass_damage,
+    value.unproven_damage, value.newer_than_known, servers.configuration_wrong, servers.no_api_server,
+)  # fmt: skip
+DELETE: Final = (*_KEY, *_CLUSTER, *_VALUE, cached_reads.ends_cached_reads, value.cluster_breaking)
+PUT: Final = (
+    *_KEY, *_CLUSTER, *_COPY, copies.other_object, copies.unknown_uid, copies.moved, *_VALUE, copies.unproven_repair,
+    value.cluster_breaking,
+)  # fmt: skip
+SEAL: Final = (*PUT, sealing.write_key, sealing.undeployed_write_key)
+PATCH: Final = (key.gone, key.expectation_differs, *_CLUSTER, key.plan)
+UNDO: Final = (
+    key.gone, key.expectation_differs, undo.unlisted_source, undo.present, undo.not_an_object, *_COPY,
+    *_CLUSTER, servers.configuration_wrong, servers.no_api_server, value.cluster_breaking,
+)  # fmt: skip
+
+
+def ask(checks: Sequence[Check], present: Present, change: Change) -> list[str]:
+    """Ask all checks; return what to warn of, each once.
+
+    Raises:
+        RefusedByRule: One says no. It lists all that do, and the command that none would refuse.
+        EtcdfixError: Something could not be found out, and no rule says no before.
+    """
+    refusals, warnings, unknown = _ask_all(checks, present, change)
+    if not refusals:
+        if unknown is not None:
+            raise unknown
+        return list(dict.fromkeys(warnings))
+    words: list[str] = []
+    pending = refusals
+    while pending and unknown is None and all(one.lift for one in pending):
+        more = [word for one in pending for word in one.lift]
+        pairs = [pair for pair in zip(more[::2], more[1::2], strict=True) if pair[1] not in words]
+        if not pairs:
+            break
+        words += [word for pair in dict.fromkeys(pairs) for word in pair]
+        pending, _, unknown = _ask_all(checks, present, change.accepting(words))
+        known = {(one.rule, one.message) for one in refusals}
+        refusals += [one for one in pending if (one.rule, one.message) not in known]
+    first, *also = refusals
+    first.also = tuple(also)
+    if pending or unknown is not None:
+        first.lifted = (
+            "No --accept lets it through." if unknown is None else f"Not all was asked: {unknown.message}."
+        )
+    elif change.request.given:
+        first.command = Command((*change.request.given, *words)).line(change.request.run)
+        first.lifted = "If all of it is understood, this command goes through:"
+    else:
+        first.command = Command(words).line(change.request.run)
+        first.lifted = "If all of it is understood, it goes through with these words added:"
+    raise first
+
+
+def _ask_all(
+    checks: Sequence[Check], present: Present, change: Change
+) -> tuple[list[RefusedByRule], list[str], EtcdfixError | None]:
+    refusals: dict[tuple[str, str], RefusedByRule] = {}
+    warnings: list[str] = []
+    for check in checks:
+        try:
+            for found in check(present, change):
+                if isinstance(found, str):
+                    warnings.append(found)
+                else:
+                    refusals.setdefault((found.rule, found.message), found)
+        except RefusedByRule as refusal:  # a fact that cannot be had, perhaps refused before
+            refusals.setdefault((refusal.rule, refusal.message), refusal)
+        except EtcdfixError as exc:
+            return list(refusals.values()), warnings, exc
+    return list(refusals.values()), warnings, None
 
 
 def carry_out(
-    cluster: Cluster,
-    request: ChangeRequest,
-    checked: Change,
+    checks: Sequence[Check],
+    change: Change,
     confirmer: Confirmer,
     *,
-    preview: Callable[[], None],
+    preview: Callable[[Change], None],
+    warnings: Sequence[str] = (),
     sender: Sender | None = None,
     step: Step = no_step,
 ) -> ChangeOutcome:
-    """Show a change, and make it once it is confirmed; a dry run does all but that.
+    """Ask the checks, show a change, and make it once it is confirmed; a dry run does all but that.
 
-    A sender has an API server make it; without one it is a transaction of our own.
+    A sender has an API server make it; without one it is a transaction of our own. ``preview`` finds what to warn of,
+    ``warnings`` too, in the change.
 
     Raises:
-        RemediationRefused: It was not confirmed, or something moved meanwhile; nothing was changed.
+        RemediationRefused: A rule says no, it was not confirmed, or something moved meanwhile; nothing was changed.
         AuditError: The record cannot be made durable; nothing was changed.
         TransactionNotSent: No endpoint could be reached; nothing was changed.
         TransactionRefused: etcd says no; nothing was changed.
         SourceError: etcd could not be asked; nothing was changed.
     """
+    present, request = change.present, change.request
+    asked = ask(checks, present, change)
+    step("check: places")
+    kept = place_warnings(request.record_paths, backup=not present.absent)
+    change.warnings = tuple(dict.fromkeys((*warnings, *asked, *kept)))
+    write = write_of(change)
     step("preview")
-    preview()
-    change = _change(cluster, request, checked)
-    operator, paths = change.entry.operator, request.record_paths
+    preview(change)
+    cluster, paths, operator = present.cluster, request.record_paths, write.entry.operator
     if request.dry_run:
         if sender is None:
             step("preview only: probe connection")
             probe_connection(cluster.client)
-        return commit(cluster.now, change, paths, operator=operator, by=None, log=request.log, step=step)
+        return commit(cluster.now, write, paths, operator=operator, by=None, log=request.log, step=step)
     step("confirm")
-    if checked.declared_lost and not confirmer.confirm_lost(request.accepted.key_lost):
+    if change.needs_declaration and not confirmer.confirm_lost(change.accepted.key_lost):
         raise refuse(Rule.NOT_CONFIRMED, "the lost key was not typed back; nothing was changed")
-    if not confirmer.confirm_key(change.key):
+    if not confirmer.confirm_key(write.key):
         raise refuse(
             Rule.NOT_CONFIRMED,
-            f"{display(change.key)} was not typed back; nothing was changed",
+            f"{display(write.key)} was not typed back; nothing was changed",
             hint="type the key in full at a terminal, or give --yes in a script",
         )
     by = sender or cluster.client
-    return commit(cluster.now, change, paths, operator=operator, by=by, log=request.log, step=step)
-
-
-def _change(cluster: Cluster, request: ChangeRequest, checked: Change) -> Write:
-    operator = operator_for(checked.servers.authorization, request.etcd_user)
-    present = checked.reading.stored
-    landmarks = checked.landmarks
-    return Write(
-        entry=Record(
-            type=RecordType.INTENT,
-            verb=checked.verb,
-            operator=operator,
-            subject=_subject(checked.found, present),
-            reason=request.reason,
-            cluster_uid=checked.identity.uid,
-            header_revision=checked.reading.revision,
-            value_sha256=checked.value_sha256,
-            detail=checked.detail,
-            way=checked.way.value if checked.way is not None else "",
-            accepted=(*request.accepted.as_flags(), *request.plan_flags, *checked.flags),
-            grounds=msgspec.structs.replace(
-                grounds_of(cluster, checked.found, checked.servers, checked.identity, checked.counts),
-                disk_of_etcd=(disk_of_etcd(request.record_paths) if checked.replaced is not None else "")
-                or msgspec.UNSET,
-            ),
-        ),
-        landmarks=landmarks if checked.rests_on is None else landmarks.with_mark(checked.rests_on),
-        content=None if checked.replaced is None else _backup_content(cluster, request, checked, operator),
-        value=checked.value,
-        lease=checked.lease,
-        done=DONE[checked.verb],
-        accepted=request.accepted.only(Rule.UNKNOWN_CLUSTER),
-    )
-
-
-def operator_for(authorization: Authorization | None, etcd_user: str) -> Operator:
-    """Return who does it, for the record."""
-    if authorization is None:
-        return Operator.of_this_process(etcd_user=etcd_user)
-    return Operator.of_this_process(
-        etcd_user=etcd_user, authorization="allowed", api_user=authorization.user_name
-    )
-
-
-def _subject(found: Examination, present: StoredValue | None) -> Subject:
-    directory = found.directory
-    return Subject(
-        key=found.stored.key,
-        group=directory.group,
-        api_version=directory.version,
-        resource=directory.resource,
-        namespace=found.namespace,
-        name=found.name,
-        mod_revision=present.mod_revision if present is not None else 0,
-        version=present.version if present is not None else 0,
-    )
-
-
-def _backup_content(
-    cluster: Cluster, request: ChangeRequest, checked: Change, operator: Operator
-) -> BackupContent:
-    """Return what a backup of the value that makes room holds: the stored bytes, nothing that we decrypted."""
-    replaced = checked.replaced
-    assert replaced is not None  # else there is nothing to back up
-    reading = replaced.reading
-    return make_content(
-        replaced.found.stored,
-        purpose=checked.verb.purpose,
-        verdict=replaced.found.verdict,
-        cluster=BackupCluster(
-            replaced.identity.uid or None,
-            f"{reading.cluster_id:x}",
-            cluster.where,
-            reading.revision,
-            replaced.identity,
-        ),
-        operator=operator,
-        reason=request.reason,
-        lease_ttl_seconds=_lease_ttl(replaced.lease),
-        at=datetime.now(UTC),
-    )
-
-
-def _lease_ttl(lease: LeaseState | None) -> int | None:
-    if lease is None:
-        return None
-    return lease.remaining_seconds if lease.alive else -1
+    return commit(cluster.now, write, paths, operator=operator, by=by, log=request.log, step=step)

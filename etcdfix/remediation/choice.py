@@ -9,33 +9,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from etcdfix.copies.bit import Bit
 from etcdfix.copies.finder import Finder, Named
 from etcdfix.copies.log import Log
-from etcdfix.copies.model import Copy, Life, Place, Sameness, Wanted, examined_copy
+from etcdfix.copies.model import Copy, Place, Sameness, Wanted, examined_copy
 from etcdfix.copies.object import ObjectFile
 from etcdfix.copies.rank import alike, ranked
-from etcdfix.copies.revisions import life_of
 from etcdfix.copies.search import Places, copies_of, open_finders, problems_of
 from etcdfix.errors import RefusedByRule
 from etcdfix.examine import Examiner
-from etcdfix.model import ClusterIdentity, Confidence, Outcome
+from etcdfix.model import Confidence, Outcome
 from etcdfix.remediation.backup.file import read_backup
 from etcdfix.remediation.backup.folder import UNKNOWN_TO_THE_LOG, with_records
-from etcdfix.remediation.change import ChangeRequest
-from etcdfix.remediation.checks.backup import Standing, standing_of
-from etcdfix.remediation.datastore import KeyReading
+from etcdfix.remediation.change import Change, ChangeRequest, Chosen
+from etcdfix.remediation.checks.undo import Standing, standing_of
 from etcdfix.remediation.offers import Offer, best_of, offers
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.remediation.preflight.same_object import in_backups
-from etcdfix.rules import MEANINGS, Rule, acceptance, refuse
+from etcdfix.remediation.present import Present
+from etcdfix.remediation.uids import life_at
+from etcdfix.rules import MEANINGS, Rule, refuse, unless_accepted
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RunOptions, explain
-from etcdfix.verdicts.examination import Examination
 
 _OUTSIDE: Final = frozenset({Place.SNAPSHOT, Place.LOG, Place.OBJECT})
 _ONE_FILE: Final = frozenset({Place.SNAPSHOT, Place.BACKUP, Place.OBJECT, Place.CANDIDATE})
@@ -55,32 +53,14 @@ class FixRequest(ChangeRequest, frozen=True, kw_only=True):
     named: Named | None = None
     other: bytes = b""
     places: Places = msgspec.field(default_factory=Places)
-    run: RunOptions = msgspec.field(default_factory=RunOptions)
 
 
-class Chosen(NamedTuple):
-    """The copy that is put back, and how many others there are."""
-
-    offer: Offer
-    others: int = 0
-
-
-def choose(
-    cluster: Cluster,
-    request: FixRequest,
-    reading: KeyReading,
-    found: Examination | None,
-    identity: ClusterIdentity,
-    candidates: Mapping[Path, Examiner],
-) -> tuple[Wanted, Chosen, Standing | None]:
-    """Return what is wanted, the copy that is put back, and what speaks for it where that is a backup.
+def choose(change: Change, request: FixRequest, candidates: Mapping[Path, Examiner]) -> Chosen:
+    """Return the copy that is put back.
 
     Args:
-        cluster: Whose etcd has the key.
+        change: What is known of the key, and what is accepted.
         request: Which copy.
-        reading: Of the key.
-        found: What stands there; None where nothing does.
-        identity: Of the cluster.
         candidates: What examines under each candidate configuration that is named.
 
     Raises:
@@ -88,87 +68,74 @@ def choose(
         OtherHistory: A log that is named is of another history.
         SourceError: etcd could not be asked, or the log that is named.
     """
-    named, key, backup = request.named, request.key, None
+    present, named, standing = change.present, request.named, None
+    cluster, found = present.cluster, None if present.absent else present.found
     with ExitStack() as stack:
-        kept = stack.enter_context(cluster.kept(reading.revision))
-        life = life_of(kept, cluster.examiner, key, reading.stored)
-        if not life.uid_from:
-            life = _with_uid(life, cluster, request, reading, identity)
-        wanted = (
-            Wanted.of(found, life) if found is not None else Wanted.gone(key, cluster.examiner.layout, life)
-        )
+        kept = stack.enter_context(cluster.kept(present.reading.revision))
+        life = life_at(present, kept)
+        wanted = Wanted.gone(present.key, cluster.examiner.layout, life)
+        wanted = Wanted.of(found, life) if found is not None else wanted
         places = request.places
         if named is not None:
             others = (request.other,) if named.place is Place.KEY else ()
             places = msgspec.structs.replace(places, named=(named,), only=True, others=others, moved=None)
         else:
-            places = with_records(places, request.record_paths, identity)
+            places = with_records(places, request.record_paths, present.identity)
         finders = stack.enter_context(
             open_finders(
                 kept,
                 cluster.examiner,
                 places,
-                uid=identity.uid or None,
-                identity=identity,
+                uid=present.identity.uid or None,
+                identity=present.identity,
                 candidates=candidates,
             )
         )
         copies = copies_of(wanted, finders)
         if named is not None and named.place is Place.BACKUP:
-            copy, backup = _of_backup(cluster, request, identity, reading, named.path)
+            copy, standing = _of_backup(present, named.path)
             copies = ranked([copy], wanted)
         found_offers = offers(copies, wanted, request.run)
         if named is not None:
-            chosen = Chosen(_named(wanted, named, found_offers, finders))
+            offer, number = _named(wanted, named, found_offers, finders), None
         else:
-            chosen = best_choice(request, wanted, found_offers, finders)
-            copy = chosen.offer.copy
-            if copy.place is Place.BACKUP:
-                path = Path(copy.source.partition(":")[2])
-                _, backup = _of_backup(cluster, request, identity, reading, path)
-    return wanted, _with_contents(chosen, wanted, cluster), backup
+            offer, number = best_choice(change, request, wanted, found_offers, finders), len(found_offers) - 1
+            if offer.copy.place is Place.BACKUP:
+                _, standing = _of_backup(present, Path(offer.copy.source.partition(":")[2]))
+    copy = _with_contents(offer, wanted, cluster)
+    return Chosen(copy, wanted, number, standing, request.other if copy.place is Place.KEY else b"")
 
 
-def _with_contents(chosen: Chosen, wanted: Wanted, cluster: Cluster) -> Chosen:
+def _with_contents(offer: Offer, wanted: Wanted, cluster: Cluster) -> Copy:
     """Read a file that rescue saved: it is listed without its contents."""
-    offer, copy = chosen.offer, chosen.offer.copy
+    copy = offer.copy
     if copy.place is not Place.OBJECT or copy.plaintext is not None:
-        return chosen
+        return copy
     path = Path(copy.source.partition(":")[2])
     (again,) = ranked(ObjectFile(path, cluster.examiner).find(wanted), wanted)
     if not again.reads:
         raise refuse(Rule.OBJECT_FILE, again.message, hint=f"another copy: {offer.save.line(RunOptions())}")
-    return chosen._replace(offer=msgspec.structs.replace(offer, copy=again))
+    return again
 
 
-def _with_uid(
-    life: Life, cluster: Cluster, request: FixRequest, reading: KeyReading, identity: ClusterIdentity
-) -> Life:
-    said = in_backups(
-        cluster, reading, request.key, identity, request.record_paths, create_revision=life.create_revision
-    )
-    return msgspec.structs.replace(life, uid=said[0].uid, uid_from=said[0].origin) if said else life
-
-
-def _of_backup(
-    cluster: Cluster, request: FixRequest, identity: ClusterIdentity, reading: KeyReading, path: Path
-) -> tuple[Copy, Standing]:
+def _of_backup(present: Present, path: Path) -> tuple[Copy, Standing]:
     backup = read_backup(path.absolute())
     content = backup.content
-    if content.key_base64 != request.key:
+    if content.key_base64 != present.key:
         raise refuse(
             Rule.NOT_ONE_KEY,
-            f"backup {path} is of {display(content.key_base64)}, not of {display(request.key)}",
+            f"backup {path} is of {display(content.key_base64)}, not of {present.shown}",
             hint="name the key that it is of",
         )
-    standing = standing_of(backup, cluster, request, identity, reading)
-    examined = cluster.examiner.apart().examine(content.stored)
+    standing = standing_of(backup, present)
+    examined = present.cluster.examiner.apart().examine(content.stored)
     copy = examined_copy(examined, Place.BACKUP, f"backup {backup.path}", f"backup:{path}")
     history = Sameness.UNKNOWN if standing.doubts else Sameness.SAME
     doubt = "" if standing.intent is not None else UNKNOWN_TO_THE_LOG
-    return msgspec.structs.replace(
+    copy = msgspec.structs.replace(
         copy, history=history, cluster=content.cluster.named, doubt=doubt, listed=not doubt
-    ), standing
+    )
+    return copy, standing
 
 
 def _named(wanted: Wanted, named: Named, found: Sequence[Offer], finders: Sequence[Finder]) -> Offer:
@@ -179,7 +146,7 @@ def _named(wanted: Wanted, named: Named, found: Sequence[Offer], finders: Sequen
     offer = found[0]
     copy, refusal = offer.copy, offer.refusal
     if refusal is not None:
-        raise refuse(refusal.rule, f"{key}: {copy.where}: {refusal.why}", hint=refusal.hint or hint)
+        raise refuse(Rule(refusal.rule), f"{key}: {copy.where}: {refusal.message}", hint=refusal.hint or hint)
     perhaps = [one.copy for one in found if one.refusal is None and _may_be_later(one.copy, copy)]
     if not named.entry and perhaps:
         raise refuse(
@@ -205,6 +172,12 @@ def _is_named(copy: Copy, named: Named) -> bool:
 
 def _nothing(wanted: Wanted, named: Named, finders: Sequence[Finder], hint: str) -> RefusedByRule:
     key = display(wanted.key)
+    if named.place is Place.CANDIDATE and wanted.found is not None and wanted.found.opened:
+        return refuse(
+            Rule.READABLE,
+            f"today's configuration opens {key} ({wanted.found.verdict.message})",
+            hint="another encryption key does not change what is wrong inside it; see etcdfix explain",
+        )
     for finder in finders:
         if isinstance(finder, Log):
             finder.require()
@@ -229,14 +202,14 @@ def _nothing(wanted: Wanted, named: Named, finders: Sequence[Finder], hint: str)
 
 
 def best_choice(
-    request: FixRequest, wanted: Wanted, found: Sequence[Offer], finders: Sequence[Finder]
-) -> Chosen:
+    change: Change, request: FixRequest, wanted: Wanted, found: Sequence[Offer], finders: Sequence[Finder]
+) -> Offer:
     """Return the best copy that is proven, and that no rule refuses.
 
     Raises:
         RefusedByRule: There is none, or a person has to choose.
     """
-    key, run, accepted = display(wanted.key), request.run, request.accepted
+    key, run, accepted = display(wanted.key), request.run, change.accepted
     if wanted.found is None:
         raise refuse(
             Rule.GONE, f"{key} does not exist: what somebody deleted comes back only where --from names the copy",
@@ -248,12 +221,13 @@ def best_choice(
         missing = next((rule for rule in needed if not accepted.accepts(rule)), None)
         hint = _ways(found, run) or explain(wanted.key).line(run)
         if missing is not None:
-            raise refuse(
-                missing, f"{key}: what can be put back needs your word: {MEANINGS[missing]}", hint=hint
-            )
+            why = f"{key}: what can be put back needs your word: {MEANINGS[missing]}"
+            raise refuse(missing, why, hint=hint, lift=("--accept", missing.value))
         refusal = found[0].refusal if found and all(one.refusal for one in found) else None
-        if refusal is not None and refusal.rule is Rule.UNDETERMINED:
-            raise refuse(refusal.rule, f"{key}: {found[0].copy.where}: {refusal.why}", hint=refusal.hint)
+        if refusal is not None and refusal.rule == Rule.UNDETERMINED:
+            raise refuse(
+                Rule.UNDETERMINED, f"{key}: {found[0].copy.where}: {refusal.message}", hint=refusal.hint
+            )
         problems = f" ({'; '.join(problems_of(finders))})" if problems_of(finders) else ""
         why = "no copy is proven enough to be put back without --from" if found else "no copy was found"
         raise refuse(Rule.NOT_REPAIRABLE, f"{key}: {why}{problems}", hint=hint)
@@ -265,13 +239,12 @@ def best_choice(
             hint=_ways([best, *equal], run),
         )
     if best.copy.place in _OUTSIDE and not accepted.accepts(Rule.UNLISTED_SOURCE):
-        raise refuse(
+        raise unless_accepted(
             Rule.UNLISTED_SOURCE,
             f"{key}: the best copy is {best.copy.where}, which neither this audit log nor this etcd lists",
-            hint=f"look at what it holds; if it is the right one: {acceptance(Rule.UNLISTED_SOURCE)}, or name it: "
-            f"{best.command.line(run)}",
+            hint=f"look at what it holds, or name it: {best.command.line(run)}",
         )
-    return Chosen(best, len(found) - 1)
+    return best
 
 
 def _ways(found: Sequence[Offer], run: RunOptions) -> str:

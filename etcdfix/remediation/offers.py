@@ -16,13 +16,15 @@ from etcdfix.copies.bit import put_right
 from etcdfix.copies.model import THE_VALUE, Copy, Freshness, Place, Sameness, Wanted, Way
 from etcdfix.copies.rank import ranked
 from etcdfix.copies.revisions import kept_copy, life_told
+from etcdfix.errors import RefusedByRule
 from etcdfix.model import Confidence, Outcome, ReadableRevision
+from etcdfix.remediation.checks.value import AS_IT_IS
 from etcdfix.report.advice.change import NOT_TO_KINE, Beside, granted, repair_risks, revealed
 from etcdfix.report.advice.finding import NOT_LOOKED, ways_out
 from etcdfix.report.advice.ways import WayKind, other_copies, risks_to_accept
 from etcdfix.report.model import Remedy
 from etcdfix.report.shown_copy import Grade, ShownCopy
-from etcdfix.rules import MEANINGS, Rule
+from etcdfix.rules import MEANINGS, Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.text import commands
 from etcdfix.text.commands import NO_COMMAND, Command, Part, RunOptions
@@ -33,14 +35,6 @@ from etcdfix.verdicts.examination import Examination
 
 _MOST_OFFERED: Final = 3
 """So many copies are among the ways out; a table has all of them."""
-
-
-class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a copy cannot be put back: the rule, one sentence, and what would lift it ("" for nothing)."""
-
-    rule: Rule
-    why: str
-    hint: str = ""
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +50,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     copy: Copy
-    refusal: Refusal | None = None
+    refusal: RefusedByRule | None = None
     needs: tuple[Rule, ...] = ()
     declares: str = ""
     command: Command = NO_COMMAND
@@ -201,7 +195,7 @@ def remedy_of(offer: Offer) -> Remedy:
 def saved_of(offer: Offer) -> Remedy:
     """Return how a copy is kept, and why it is not put back where a rule refuses that."""
     copy, refusal = offer.copy, offer.refusal
-    why = f"{refusal.why[0].upper()}{refusal.why[1:]}." if refusal is not None else ""
+    why = f"{refusal.message[0].upper()}{refusal.message[1:]}." if refusal is not None else ""
     action = "Keep it: it can be put right" if copy.place is Place.BIT else f"Save {copy.where}"
     words = " ".join((f"fix --from {copy.source}", *(f"--accept {rule}" for rule in offer.needs)))
     then = f"Then {words}." if refusal is None else ""
@@ -230,8 +224,8 @@ def shown_of(offer: Offer) -> ShownCopy:
         later_writes=copy.later_writes,
         proof=copy.proof,
         value_sha256=copy.value_sha256,
-        refused=refusal.rule.value if refusal is not None else "",
-        why=refusal.why if refusal is not None else "",
+        refused=refusal.rule if refusal is not None else "",
+        why=refusal.message if refusal is not None else "",
         needs=[rule.value for rule in offer.needs],
         fix=offer.command,
         save=offer.save,
@@ -319,111 +313,99 @@ def _in_a_file(copy: Copy) -> bool:
     return copy.source.startswith(f"{Place.SNAPSHOT}:")
 
 
-def _can_be_named(copy: Copy, _wanted: Wanted, _run: RunOptions) -> Refusal | None:
+def _can_be_named(copy: Copy, _wanted: Wanted, _run: RunOptions) -> RefusedByRule | None:
     if copy.source:
         return None
-    return Refusal(rule=Rule.NOT_ONE_KEY, why="no command can name this copy", hint="save it")
+    return refuse(Rule.NOT_ONE_KEY, "no command can name this copy", hint="save it")
 
 
-def _reads(copy: Copy, _wanted: Wanted, _run: RunOptions) -> Refusal | None:
+def _reads(copy: Copy, _wanted: Wanted, _run: RunOptions) -> RefusedByRule | None:
     """Only a readable value may be put back."""
     if copy.reads:
         return None
     why = copy.message or "whether it reads could not be told"
     if copy.place is Place.OBJECT and copy.outcome is not None:
         as_given = "give the file of this very object, as kubectl get -o json or etcdfix rescue saved it"
-        return Refusal(rule=Rule.OBJECT_FILE, why=why, hint=as_given)
-    return Refusal(rule=Rule.NOT_READABLE, why=why, hint="give the --encryption-config that reads it")
+        return refuse(Rule.OBJECT_FILE, why, hint=as_given)
+    return refuse(Rule.NOT_READABLE, why, hint="give the --encryption-config that reads it")
 
 
-def _same_object(copy: Copy, _wanted: Wanted, _run: RunOptions) -> Refusal | None:
+def _same_object(copy: Copy, _wanted: Wanted, _run: RunOptions) -> RefusedByRule | None:
     """A copy of another object would come back over this one."""
     if copy.same_object is not Sameness.OTHER:
         return None
-    return Refusal(rule=Rule.OTHER_OBJECT, why=copy.proof or "it is of another object of that name")
+    return refuse(Rule.OTHER_OBJECT, copy.proof or "it is of another object of that name")
 
 
-def _not_to_kine(copy: Copy, _wanted: Wanted, run: RunOptions) -> Refusal | None:
+def _not_to_kine(copy: Copy, _wanted: Wanted, run: RunOptions) -> RefusedByRule | None:
     """Etcdfix writes nothing to kine: an API server has to make the change."""
     if not run.of_kine or copy.way is Way.PATCH:
         return None
-    return Refusal(rule=Rule.KINE, why=NOT_TO_KINE.removesuffix("."))
+    return refuse(Rule.KINE, NOT_TO_KINE.removesuffix("."))
 
 
-def _still_kept(copy: Copy, _wanted: Wanted, run: RunOptions) -> Refusal | None:
+def _still_kept(copy: Copy, _wanted: Wanted, run: RunOptions) -> RefusedByRule | None:
     """What a file or an older revision keeps, the live etcd may have compacted."""
     if copy.place is not Place.REVISION or not run.of_the_past or _in_a_file(copy):
         return None
     why = "a live etcd may have compacted it by now"
-    return Refusal(rule=Rule.GONE, why=why, hint=f"--from snapshot:{run.file}" if run.of_a_file else "")
+    return refuse(Rule.GONE, why, hint=f"--from snapshot:{run.file}" if run.of_a_file else "")
 
 
-def _present_may_go(copy: Copy, wanted: Wanted, _run: RunOptions) -> Refusal | None:
+def _present_may_go(copy: Copy, wanted: Wanted, _run: RunOptions) -> RefusedByRule | None:
     """What stands at the key must itself be deletable; what is made of it, it need not.
 
     Under a candidate's key only what today's configuration is proven not to read: a silent plugin may answer later.
     """
     if wanted.found is None:
         return None
-    verdict = wanted.found.verdict
-    if verdict.outcome in {Outcome.READABLE, Outcome.INCONSISTENT}:
-        rule = Rule.READABLE if verdict.outcome is Outcome.READABLE else Rule.INCONSISTENT
-        return Refusal(
-            rule=rule, why=f"what stands there is {verdict.outcome}: what differs is changed through the API",
-            hint="kubectl edit, or kubectl replace",
-        )  # fmt: skip
+    verdict, standing = wanted.found.verdict, deletability_of(wanted.found)
+    if standing is Deletability.NOT_BROKEN:
+        rule, why, hint, _ = AS_IT_IS[verdict.outcome]
+        return refuse(rule, why, hint=hint)
     if copy.place is Place.CANDIDATE and verdict.outcome is not Outcome.DECRYPT_FAILURE:
-        return Refusal(
-            rule=Rule.UNDETERMINED,
-            why=f"it is not proven that today's configuration cannot read the value: {verdict.message}",
-            hint="the plugin may answer later; see etcdfix scan",
-        )
-    if copy.place in THE_VALUE or copy.way is Way.PATCH:
+        why = f"it is not proven that today's configuration cannot read the value: {verdict.message}"
+        return refuse(Rule.UNDETERMINED, why, hint="the plugin may answer later; see etcdfix scan")
+    if copy.place in THE_VALUE or copy.way is Way.PATCH or standing not in _STAYS:
         return None
-    match deletability_of(wanted.found):
-        case Deletability.DELETABLE | Deletability.DECLARABLE:
-            return None
-        case Deletability.MOVED:
-            rule, why = (
-                Rule.VALUE_MOVED,
-                "the present value belongs to another etcd key: look at that one first",
-            )
-        case Deletability.CURABLE:
-            rule, why = Rule.CURABLE_BY_CONFIGURATION, "the configuration alone can cure the present value"
-        case Deletability.UNPROVEN:
-            rule, why = Rule.UNDETERMINED, "nothing is proven against the present value"
-        case _:
-            rule, why = Rule.NEVER_DELETABLE, f"{verdict.cause} is no reason to write over the present value"
-    return Refusal(rule=rule, why=why)
+    rule, why = _STAYS[standing]
+    return refuse(rule, why)
 
 
-def _only_where_nothing_is(copy: Copy, wanted: Wanted, _run: RunOptions) -> Refusal | None:
+_STAYS: Final = {
+    Deletability.MOVED: (
+        Rule.VALUE_MOVED,
+        "the present value belongs to another etcd key: look at that one first",
+    ),
+    Deletability.CURABLE: (
+        Rule.CURABLE_BY_CONFIGURATION,
+        "the configuration alone can cure the present value",
+    ),
+    Deletability.UNPROVEN: (Rule.UNDETERMINED, "nothing is proven against the present value"),
+    Deletability.NEVER: (Rule.NEVER_DELETABLE, "its cause is no reason to write over the present value"),
+}
+
+
+def _only_where_nothing_is(copy: Copy, wanted: Wanted, _run: RunOptions) -> RefusedByRule | None:
     """The bytes of another etcd key go only where nothing is: what is there may be newer."""
     if copy.place is not Place.KEY or wanted.found is None:
         return None
-    return Refusal(
-        rule=Rule.PRESENT, why=f"{display(wanted.key)} exists, and may be newer than the other key's value"
-    )
+    return refuse(Rule.PRESENT, f"{display(wanted.key)} exists, and may be newer than the other key's value")
 
 
-def _memory_is_current(copy: Copy, wanted: Wanted, run: RunOptions) -> Refusal | None:
+def _memory_is_current(copy: Copy, wanted: Wanted, run: RunOptions) -> RefusedByRule | None:
     """An API server writes anew only what it remembers of this very write, of an object whose key is lost."""
     if copy.way is not Way.PATCH:
         return None
-    if run.of_the_past and not run.of_kine:
-        return Refusal(rule=Rule.NOT_FROM_MEMORY, why="what the live etcd holds now was not looked at")
     cause = wanted.found.verdict.cause if wanted.found is not None else None
-    if cause not in LOST_KEY:
-        return Refusal(
-            rule=Rule.NOT_FROM_MEMORY, why="its encryption key is not what is lost: save it at once"
-        )
-    if copy.doubt:
-        return Refusal(rule=Rule.NOT_FROM_MEMORY, why=copy.doubt)
-    if copy.freshness is not Freshness.CURRENT:
-        return Refusal(
-            rule=Rule.NOT_FROM_MEMORY, why="the server remembers another write than the one that stands there"
-        )
-    return None
+    why = copy.doubt
+    if run.of_the_past and not run.of_kine:
+        why = "what the live etcd holds now was not looked at"
+    elif cause not in LOST_KEY:
+        why = "its encryption key is not what is lost: save it at once"
+    elif not why and copy.freshness is not Freshness.CURRENT:
+        why = "the server remembers another write than the one that stands there"
+    return refuse(Rule.NOT_FROM_MEMORY, why) if why else None
 
 
 _CHECKS: Final = (

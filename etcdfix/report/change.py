@@ -26,19 +26,61 @@ _WATCH: Final = (
 )
 
 
+Fact = tuple[str, str]
+
+
+def preview_of(
+    headline: str,
+    *,
+    facts: Sequence[Fact],
+    stakes: Sequence[str] = (),
+    sets_off: Sequence[Fact] = (),
+    instead: Sequence[Step] = (),
+    warnings: Sequence[str] = (),
+    kept: Sequence[Fact] = (),
+    more: Sequence[Section] = (),
+) -> Document:
+    """Return what a person reads before a change, whatever changes: at most about 30 lines at 100 columns.
+
+    Args:
+        headline: What will be done to which key.
+        facts: What the key is, and what takes its place.
+        stakes: What is broken now; at most three lines.
+        sets_off: What the change sets off; sentences have no name.
+        instead: What would be less destructive.
+        warnings: Each is told once.
+        kept: What is recorded, and how to undo it.
+        more: What else there is to see.
+    """
+    warned = [("Warning", warning) for warning in dict.fromkeys(warnings)]
+    named = [fact for fact in sets_off if fact[0]]
+    sentences = [text for name, text in sets_off if not name]
+    sections: list[Section] = [Facts(facts=[*dict.fromkeys((*facts, *warned, *named, *kept))]), *more]
+    sections += [Steps(title="Less destructive", steps=instead)] if instead else []
+    sections += [Prose(paragraphs=sentences)] if sentences else []
+    return Document(status=Status(State.WOULD_DO, headline), stakes=stakes, sections=sections)
+
+
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """Why a change was not made; nothing was changed.
 
     Attributes:
         code: Name of the error; the reference page of errors lists them.
-        rule: Where a safety rule refused: which one; else null. The words and the next step may change, this does not.
+        rule: Where a safety rule refused: the first one; else null. The words and the next step may change, this does
+            not.
+        rules: Every rule that refused.
         next_step: The one next step to take, or "".
+        also: Why else it was not made, a sentence each.
+        command: The whole command that no rule would refuse; "" where there is none.
     """
 
     code: str
     rule: str | None
+    rules: list[str] = []
     message: str
     next_step: str
+    also: list[str] = []
+    command: str = ""
 
 
 class FollowUp(msgspec.Struct, frozen=True):

@@ -11,12 +11,10 @@ from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import KMSProvider, parse_configuration
 from etcdfix.encryption.layout import envelope_layout
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.errors import RefusedByRule
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import View, examine_all, no_progress
 from etcdfix.model import Confidence, Outcome
-from etcdfix.remediation.preflight.proof import check_proof
-from etcdfix.remediation.preflight.similar_values import look_at_all
+from etcdfix.remediation.surroundings import look_at_all
 from etcdfix.rules import MEANINGS
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
@@ -28,6 +26,7 @@ from tests.exam import corpus
 from tests.exam.cases import BETWEEN, BETWEEN_TWO, CBC_PROVIDERS, UNDAMAGED, WRONG_KEYS, Case, Keyring
 from tests.exam.ground import Plugin
 from tests.exam.kinds_of_damage import CauseCase
+from tests.support.checked_values import judged
 from tests.support.memory_source import MemorySource, stored
 
 LEAST_VISIBLE: Final = 16
@@ -109,11 +108,8 @@ def judge_case(case: Case) -> Judged:
     assert found is not None
     refusals = []
     for risks in (_EVERY_RISK, frozenset[str]()):
-        try:
-            check_proof(found, alike, declared="", risks=risks, release_proven=True)
-            refusals.append("")
-        except RefusedByRule as refusal:
-            refusals.append(f"{refusal.message} {refusal.hint}")
+        refusal = judged(found, alike, risks=risks, release_proven=True).refusal
+        refusals.append("" if refusal is None else f"{refusal.message} {refusal.hint}")
     deletable = not refusals[0] and deletability_of(found) is Deletability.DELETABLE
     without = not refusals[1] and deletability_of(found) is Deletability.DELETABLE
     said = (

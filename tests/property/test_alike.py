@@ -17,7 +17,7 @@ from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import examine_all, no_progress
 from etcdfix.model import Outcome
-from etcdfix.remediation.preflight.similar_values import Alike, look_at_all
+from etcdfix.remediation.surroundings import Alike, look_at_all
 from etcdfix.storagekey import StorageLayout
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.kinds import Kinds

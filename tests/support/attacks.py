@@ -133,9 +133,11 @@ class Attacked(Registry):
                 assert (ran.code, document["result"]) == (4, "refused"), ran
                 assert refusal["rule"] or refusal["code"] == "authorization-refused"
                 for word in says:
-                    assert word in refusal["message"], (word, refusal)
-                assert hint in refusal["next_step"], refusal
-                assert bool(hint) == bool(refusal["next_step"])
+                    assert any(word in said for said in (refusal["message"], *refusal["also"])), (
+                        word,
+                        refusal,
+                    )
+                assert hint in ran.err, ran
                 assert "never-to-be-shown" not in ran.out + ran.err
                 found.append(ran)
         return found

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from etcdfix.commands.delete import DeleteRequest, run_delete
 from etcdfix.commands.fix import run_fix
 from etcdfix.commands.undo import UndoRequest, run_undo
 from etcdfix.copies.finder import parse_named
@@ -21,7 +22,6 @@ from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine import Examiner
 from etcdfix.model import StoredValue
-from etcdfix.operations.change.delete import DeleteRequest, run_delete
 from etcdfix.remediation.audit.record import Operator
 from etcdfix.remediation.backup.file import Backup, read_backup
 from etcdfix.remediation.choice import FixRequest
@@ -206,7 +206,7 @@ def delete(
                 **ground.asked(*words, dry_run=dry_run),
             ),
             confirmer or Yes(),
-            preview=lambda _found: None,
+            preview=lambda _change: None,
             step=step,
         )
 
@@ -225,7 +225,7 @@ def undo(
             cluster,
             UndoRequest(backup=read_backup(backup), **ground.asked(dry_run=dry_run)),
             Yes(),
-            preview=lambda _shown, _why: None,
+            preview=lambda _change: None,
             step=step,
         )
 
@@ -250,7 +250,7 @@ def fix(
             cluster,
             FixRequest(key=key, named=named, **ground.asked(*words, *more, dry_run=dry_run)),
             Yes(),
-            preview=lambda _shown, _chosen: None,
+            preview=lambda _change: None,
             candidates={named.path: candidate} if source == "candidate" else {},
             step=step,
         )

@@ -12,7 +12,7 @@ from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine import Examiner
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.remediation.preflight.api_servers import foretold_of
+from etcdfix.remediation.checks.servers import foretold_of
 from etcdfix.storagekey import StorageLayout
 from tests.support.apiserver.recording import Record, load
 from tests.support.apiserver.requests import Target, target_of

@@ -1,6 +1,6 @@
 """One look at everything for a run over many keys, kept while nothing speaks against that.
 
-It implements :class:`~etcdfix.remediation.preflight.surroundings.Surroundings`. Before each key of the run, etcd's
+It implements :class:`~etcdfix.remediation.surroundings.Surroundings`. Before each key of the run, etcd's
 watch says what was written since the look. The look stays where a value is gone or put that says nothing of others:
 our own deletions and the copies that are put back are such, and so is nearly all that a cluster writes. After anything
 else everything is looked at anew: another value that does not open; one under a key that opened nothing of late; one
@@ -29,11 +29,10 @@ from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.contents import LEARNED_PATHS
 from etcdfix.maybe_newer import SimilarValues, similarity_of
 from etcdfix.model import Outcome, StoredValue
+from etcdfix.remediation.checks.encryption import encrypted, looks_enveloped
 from etcdfix.remediation.datastore import EtcdNow, KeyReading, Landmarks
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.remediation.preflight.noencryption import encrypted, looks_enveloped
-from etcdfix.remediation.preflight.similar_values import Alike, is_unread, note_unread
-from etcdfix.remediation.preflight.surroundings import FRESH, Around, See
+from etcdfix.remediation.surroundings import FRESH, Alike, Around, See, is_unread, note_unread
 from etcdfix.rules import Rule, refuse
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.live import LiveSource

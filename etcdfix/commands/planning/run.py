@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from etcdfix.commands.delete import DeleteRequest, run_delete
 from etcdfix.commands.fix import WHOLE, run_fix
 from etcdfix.commands.planning.kept_look import KeptLook
 from etcdfix.copies.finder import parse_named
@@ -27,24 +28,23 @@ from etcdfix.encryption.config import read_configuration
 from etcdfix.errors import ConfigurationError, EndedEarly, RefusedByRule
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import ClusterIdentity
-from etcdfix.operations.change.delete import DeleteRequest, run_delete
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.backup.file import digest
-from etcdfix.remediation.change import DONE, ChangeRequest, Confirmer, operator_for
-from etcdfix.remediation.choice import FixRequest
-from etcdfix.remediation.commit import ChangeOutcome
-from etcdfix.remediation.durable import Step, no_step
-from etcdfix.remediation.memory.ground import Ground, open_ground
-from etcdfix.remediation.memory.patch import patch_from_memory
-from etcdfix.remediation.places import place_warnings
-from etcdfix.remediation.preflight.cluster import Cluster, check_cluster
-from etcdfix.remediation.preflight.deletion import Preflight
-from etcdfix.remediation.preflight.expectation import (
+from etcdfix.remediation.change import Change, ChangeRequest, Confirmer
+from etcdfix.remediation.checks.plan import (
     MOST_AGE_OF_A_RUN,
     check_fits,
     expectation_by,
     refuse_plan,
 )
+from etcdfix.remediation.choice import FixRequest
+from etcdfix.remediation.commit import ChangeOutcome
+from etcdfix.remediation.durable import Step, no_step
+from etcdfix.remediation.intent import DONE, operator_for
+from etcdfix.remediation.memory.ground import Ground, open_ground
+from etcdfix.remediation.memory.patch import patch_from_memory
+from etcdfix.remediation.places import place_warnings
+from etcdfix.remediation.preflight.cluster import Cluster, check_cluster
 from etcdfix.remediation.run import (
     VERBS,
     RunRequest,
@@ -359,24 +359,22 @@ class _Work:
         )
 
     def _delete(self, cluster: Cluster, key: bytes, common: dict[str, Any]) -> ChangeOutcome:
-        request, shown = self._request, list[Preflight]()
+        request, shown = self._request, list[Change]()
 
-        def see(checked: Preflight) -> None:
-            shown.append(checked)
-            self._see(checked)
+        def see(change: Change) -> None:
+            shown.append(change)
+            self._see(change)
 
-        delete = DeleteRequest(
-            key=key, run=request.run, rescued=request.rescued, brief=not request.dry_run, **common
-        )
+        delete = DeleteRequest(key=key, run=request.run, rescued=request.rescued, **common)
         outcome = run_delete(cluster, delete, _Confirmed(), preview=see, step=self._step)
-        candidate = shown[0].candidate
+        candidate = shown[0].present.unproven_repair if request.dry_run else None
         if candidate is None:
             return outcome
         repair = f"May repair: {candidate.words}. Nothing proves it; etcdfix fix --from bit shows what comes of it."
         return msgspec.structs.replace(outcome, warnings=(*outcome.warnings, repair))
 
-    def _see(self, shown: Any, *_chosen: object) -> None:
-        self._warn(shown.warnings)
+    def _see(self, change: Change) -> None:
+        self._warn(change.warnings)
 
 
 def _stopped(task: Task, refusal: RefusedByRule) -> RefusedByRule:
@@ -387,7 +385,8 @@ def _stopped(task: Task, refusal: RefusedByRule) -> RefusedByRule:
     if refusal.rule == Rule.GONE:
         on = f"if an earlier run over this plan deleted it, name the --audit-log of that one; else {on}"
     hint = f"{refusal.hint}; {on}" if refusal.hint else on
-    return RefusedByRule(refusal.message, rule=refusal.rule, hint=hint)
+    refusal.hint = hint
+    return refusal
 
 
 def _ended_by(name: str) -> EndedEarly:

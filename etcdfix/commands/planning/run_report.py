@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from etcdfix.commands.changing.outcome import audit_fields, outcome_fields, refusal_by, settling
+from etcdfix.commands.changing.preview import WARNINGS, cluster_facts
 from etcdfix.commands.planning.run import Ran, Run
 from etcdfix.errors import EtcdfixError
 from etcdfix.model import ClusterIdentity
-from etcdfix.operations.change.preview import WARNINGS, Fact, cluster_facts, preview_of, warning_facts
-from etcdfix.operations.change.report import audit_fields, outcome_fields, refusal_by, settling
 from etcdfix.remediation.audit.record import unicode_text
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.run import leaving_out
-from etcdfix.report.change import FollowUp, told
-from etcdfix.report.document import Column, Document, Kind, Prose, Table
+from etcdfix.report.change import Fact, FollowUp, preview_of, told
+from etcdfix.report.document import Column, Document, Kind, Table
 from etcdfix.report.origin import TOOL, timestamp
 from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.plan_entry import Decision
@@ -52,7 +52,6 @@ def run_preview(
             waiting = f"; {load.waiting} of them the plan could decide otherwise" if load.waiting else ""
             left = f"{counted(load.left_alone, 'object')}, as the plan or --leave-out says"
             yield "Left alone", f"{left}{waiting}"
-        yield from warning_facts([*warnings])
 
     rows = [(task.decision.value, task.protected, display(task.key)) for task in load.protected]
     columns = (Column("PROTECTED"), Column("WHY", folds=True), Column("ETCD KEY", kind=Kind.KEY))
@@ -64,9 +63,10 @@ def run_preview(
         means.append("Dry run: everything is checked, nothing is changed.")
     return preview_of(
         f"To work through: {counted(len(load.tasks), 'object')}",
-        facts(),
-        Table(columns=columns, rows=rows, noun="protected object", brief=_BRIEF),
-        Prose(paragraphs=means),
+        facts=[*facts()],
+        warnings=[*warnings],
+        more=[Table(columns=columns, rows=rows, noun="protected object", brief=_BRIEF)],
+        sets_off=[("", text) for text in means],
     )
 
 

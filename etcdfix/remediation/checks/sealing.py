@@ -6,26 +6,29 @@ newest value of the resource. Only where that is stored as ours will be, it is c
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from etcdfix.copies.model import Place
+from etcdfix.copies.model import Copy, Place
 from etcdfix.encryption.encrypt import NotSealed, Sealed, SealRefusal, to_storage
+from etcdfix.errors import RefusedByRule
 from etcdfix.golang.gojsontext import parse_exactly
 from etcdfix.model import ClusterIdentity, GroupResource, Outcome, StoredValue
 from etcdfix.remediation.audit.search import own_writes
 from etcdfix.remediation.backup.file import name_of
 from etcdfix.remediation.backup.folder import unlisted_writes
-from etcdfix.remediation.checks.situation import Situation
+from etcdfix.remediation.checks.encryption import looks_enveloped, require_unencrypted
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.remediation.preflight.noencryption import check_no_encryption, looks_enveloped
-from etcdfix.remediation.preflight.target import require_write_key
 from etcdfix.report.masking import is_masked
-from etcdfix.rules import Rule, acceptance, refuse
+from etcdfix.rules import Rule, refuse, unless_accepted
 from etcdfix.text.safetext import quote_command
 from etcdfix.verdicts.deletability import IDENTITY
 from etcdfix.verdicts.examination import Examination
+
+if TYPE_CHECKING:
+    from etcdfix.remediation.change import Change
+    from etcdfix.remediation.present import Present
 
 BY_API: Final = (
     "let an API server write it: save the object (etcdfix get --reveal -o json with the configuration that reads it), "
@@ -34,14 +37,58 @@ BY_API: Final = (
 """What remains where we cannot seal a value."""
 
 
-def seal_contents(one: Situation) -> None:
-    """The contents are encrypted as API servers write today, and API servers are known to hold that key.
+def write_key(present: Present, change: Change) -> Iterator[RefusedByRule]:
+    """Etcdfix can write as API servers do today. For an object in a file that is proven, and no word stands in for it.
 
-    Of an object in a file no flag lifts that: under a configuration that is not deployed, a healthy value looks like a
-    broken one.
+    Under a configuration that is not deployed, a healthy value looks like a broken one.
     """
-    cluster, copy, present, request = one.cluster, one.copy, one.present, one.request
-    plaintext, from_file = copy.plaintext, copy.place is Place.OBJECT
+    sealed = change.sealed
+    if (
+        sealed is not None
+        and change.of(Place.OBJECT)
+        and not change.proof
+        and not present.cluster.no_encryption
+    ):
+        yield refuse(Rule.WRITE_KEY, _not_shown(change, sealed), hint=how_to_prove(change.examined))
+
+
+def undeployed_write_key(present: Present, change: Change) -> Iterator[RefusedByRule]:
+    """API servers hold today's write key: they wrote the newest value of the resource under it."""
+    sealed, accepted = change.sealed, change.accepts(Rule.UNDEPLOYED_WRITE_KEY)
+    if sealed is None or change.of(Place.OBJECT) or present.cluster.no_encryption or change.proof or accepted:
+        return
+    hint = how_to_prove(change.examined)
+    yield unless_accepted(Rule.UNDEPLOYED_WRITE_KEY, _not_shown(change, sealed), hint=hint)
+
+
+def _not_shown(change: Change, sealed: Sealed) -> str:
+    resource = change.examined.directory.group_resource
+    return (
+        f"nothing shows that the API servers hold the key of {sealed.transformer}: the newest value of {resource} must "
+        "be another object's, written by an API server, and open under it"
+    )
+
+
+def require_write_key(cluster: Cluster) -> None:
+    """Refuse where nobody said how API servers encrypt today.
+
+    Raises:
+        RefusedByRule: No configuration was given.
+    """
+    if not cluster.configured:
+        raise refuse(
+            Rule.NO_CONFIGURATION, "no encryption configuration was given, so today's write key is unknown",
+            hint="--encryption-config FILE: the one that the API servers use today",
+        )  # fmt: skip
+
+
+def seal_contents(present: Present, copy: Copy) -> tuple[Sealed, Examination]:
+    """Encrypt the contents of a copy as API servers write today; return that, and what it would be at its key.
+
+    Raises:
+        RefusedByRule: It cannot be sealed here, or it would not read.
+    """
+    cluster, plaintext, from_file = present.cluster, copy.plaintext, copy.place is Place.OBJECT
     assert plaintext is not None  # it reads
     if not from_file:
         require_write_key(cluster)
@@ -51,35 +98,20 @@ def seal_contents(one: Situation) -> None:
             f"{copy.where}: something in it is masked, as etcdfix get shows a Secret",
             hint="save the object with etcdfix get --reveal -o json, or from an API server",
         )
-    resource = cluster.examiner.readers.reader_for(one.key).directory.group_resource
-    one.sealed = sealed = seal(cluster, one.key, resource, plaintext)
-    if present is not None and looks_enveloped(present.value):
+    resource = cluster.examiner.readers.reader_for(present.key).directory.group_resource
+    sealed, now = seal(cluster, present.key, resource, plaintext), present.reading.stored
+    if now is not None and looks_enveloped(now.value):
         refuse_unencrypted(sealed)
-    stored = StoredValue(one.key, sealed.data, 0, 0, 0, 0)
-    one.examined = found = cluster.examiner.apart().examine(stored)
+    stored = StoredValue(present.key, sealed.data, 0, 0, 0, 0)
+    found = cluster.examiner.apart().examine(stored)
     if found.verdict.outcome is not Outcome.READABLE or cluster.examiner.plaintext(found) != plaintext:
         raise refuse(
             Rule.OBJECT_FILE if from_file else Rule.NOT_READABLE,
-            f"{copy.where}: stored at {one.shown} it would be {found.verdict.outcome}: {found.verdict.message}",
+            f"{copy.where}: stored at {present.shown} it would be {found.verdict.outcome}: {found.verdict.message}",
             hint="look at what it holds, with etcdfix get",
         )
-    if cluster.no_encryption:
-        check_no_encryption(cluster, stored)
-        return
-    paths = request.record_paths
-    one.proof = find_proof(
-        cluster, found, one.identity, directories=paths.directories, audit_log=paths.log_path
-    )
-    if one.proof or (not from_file and request.accepted.accepts(Rule.UNDEPLOYED_WRITE_KEY)):
-        return
-    message = (
-        f"nothing shows that the API servers hold the key of {sealed.transformer}: the newest value of {resource} must "
-        "be another object's, written by an API server, and open under it"
-    )
-    if from_file:
-        raise refuse(Rule.WRITE_KEY, message, hint=how_to_prove(found))
-    sure = f"Or, if you are sure: {acceptance(Rule.UNDEPLOYED_WRITE_KEY)}"
-    raise refuse(Rule.UNDEPLOYED_WRITE_KEY, message, hint=f"{how_to_prove(found)}. {sure}")
+    require_unencrypted(cluster, stored)
+    return sealed, found
 
 
 def seal(cluster: Cluster, key: bytes, resource: GroupResource, plaintext: bytes) -> Sealed:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, NoReturn
 
+import msgspec
+
 from etcdfix.apiserver.authorization import can_i
 from etcdfix.apiserver.holders import Holder, authorize_by_first, read_by_each, remembered_by_each
 from etcdfix.apiserver.memory import Memory
@@ -14,13 +16,13 @@ from etcdfix.encryption.config import ProviderType
 from etcdfix.errors import ConfigurationError
 from etcdfix.graph.recreation import values_at
 from etcdfix.model import Outcome
-from etcdfix.remediation.change import ChangeRequest, Rewritable
-from etcdfix.remediation.datastore import Landmarks
+from etcdfix.remediation.audit.record import Verb
+from etcdfix.remediation.change import PATCH, Change, ChangeRequest, ask
+from etcdfix.remediation.checks.servers import foretold_of
 from etcdfix.remediation.memory.ground import Ground
-from etcdfix.remediation.preflight.api_servers import foretold_of
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.remediation.preflight.same_object import said_uids
-from etcdfix.remediation.preflight.target import Target, check_writable, read_target
+from etcdfix.remediation.present import Present
+from etcdfix.remediation.uids import said_uids
 from etcdfix.report.objects import Viewer
 from etcdfix.rescued import SavedObject, read_saved
 from etcdfix.rules import Rule, acceptance, refuse
@@ -35,24 +37,24 @@ SILENT: Final = frozenset({Answer.NO_ANSWER, Answer.DENIED})
 """Answers that say nothing of a server's configuration; they alone can be accepted."""
 
 
-class Held(Rewritable, frozen=True, kw_only=True):
+class Held(msgspec.Struct, frozen=True, kw_only=True):
     """A value that an API server can write anew; what makes room is the value itself. One with a lease is refused.
 
     Attributes:
-        landmarks: Of the cluster, read before anything else was.
         thing: The object, in the version that is asked for.
         holders: The servers to ask, one after the other until etcd moves, and the path at each.
         uid_from: What says it, where no server answers from memory any more; "" where one does.
         saved: The copy on disk that the result is compared with; None where there is none of this very write.
     """
 
-    landmarks: Landmarks
-    lease: None = None
+    present: Present
+    found: Examination
     thing: APIObject
     holders: tuple[Holder, ...]
     uid: str
     uid_from: str
     saved: SavedObject | None
+    warnings: tuple[str, ...]
 
     @property
     def ended(self) -> bool:
@@ -79,25 +81,18 @@ def check_held(ground: Ground, request: ChangeRequest, key: bytes) -> Held:
         SourceError: etcd could not be asked.
     """
     cluster, step = ground.cluster, ground.step
-    target = read_target(cluster, key, request.accepted, step)
-    step("check: examine")
-    found = cluster.examiner.examine(target.stored)
+    present = Present(cluster, key, request, alone=True, step=step)
+    found = present.first
     _check_lost(found)
     _check_write_key(cluster, found.directory)
-    identity, warnings = check_writable(
-        cluster, target, request.accepted, request.record_paths.directories, step
-    )
-    if identity.is_same(ground.identity) is False:
+    warnings = ask(PATCH, present, Change(Verb.FIX, present, request))
+    if present.identity.is_same(ground.identity) is False:
         raise refuse(
             Rule.OTHER_CLUSTER,
-            f"this etcd holds the cluster with {identity.describe()} now, and held the one with "
+            f"this etcd holds the cluster with {present.identity.describe()} now, and held the one with "
             f"{ground.identity.describe()} a moment ago",
             hint="name the members of one cluster with --endpoints",
         )
-    if request.expected is not None:
-        step("check: plan")
-        request.expected.check_stored(target.stored, identity)
-        request.expected.check_verdict(found)
     saved, directory = ground.saved_of(found.stored), found.directory
     version = next((each.version for each in saved), directory.version)
     thing = APIObject(directory.group, version, directory.resource, found.namespace, found.name)
@@ -113,20 +108,19 @@ def check_held(ground: Ground, request: ChangeRequest, key: bytes) -> Held:
     answers = read_by_each(ground.all_servers, thing, foretold_of(found))
     check_answers(thing, answers, ground.unchecked)
     step("check: permission")
-    servers = ServerAnswers(
-        answers=answers,
-        warnings=tuple(ground.all_servers.warnings),
-        authorization=authorize_by_first(ground.all_servers, thing, VERBS),
+    present.take_servers(
+        ServerAnswers(
+            answers=answers,
+            warnings=tuple(ground.all_servers.warnings),
+            authorization=authorize_by_first(ground.all_servers, thing, VERBS),
+        )
     )
-    chosen = _choose(ground, found, memory) or _choose_ended(ground, request, target, memory)
+    chosen = _choose(ground, found, memory) or _choose_ended(ground, present, memory)
     step("check: saved copy")
     _check_saved(ground, found, chosen)
     return Held(
-        landmarks=target.landmarks,
-        reading=target.reading,
+        present=present,
         found=found,
-        identity=identity,
-        servers=servers,
         thing=thing,
         holders=chosen.holders,
         uid=chosen.uid,
@@ -268,21 +262,19 @@ def _choose(ground: Ground, found: Examination, memory: list[Holder]) -> _Chosen
     return _Chosen(tuple(holder for holder, _held in exact), uids.pop())
 
 
-def _choose_ended(ground: Ground, request: ChangeRequest, target: Target, memory: list[Holder]) -> _Chosen:
+def _choose_ended(ground: Ground, present: Present, memory: list[Holder]) -> _Chosen:
     """Return the servers that may hold an object which none of them gives, and what else says its uid."""
-    key = target.stored.key
+    key = present.key
     tried = tuple(each for each in memory if each.may_hold)
     if not tried:
         why = "; ".join(f"{each.server.address}: {each.memory.detail or each.memory.word}" for each in memory)
         overloaded = any(each.memory.word is Memory.OVERLOADED for each in memory)
         _no(key, f"no API server gives it from memory ({why})", AGAIN if overloaded else "")
-    copies = ground.saved_of(target.stored)
+    copies = ground.saved_of(present.stored)
     if copies and copies[0].deleting:
         _no(key, "it was being deleted (deletionTimestamp) when it was saved")
     said = [(each.uid, f"saved copy {ground.rescued / each.file}") for each in copies]
-    for uid, origin, kept in said_uids(
-        ground.cluster, target.reading, key, ground.identity, request.record_paths
-    ):
+    for uid, origin, kept in said_uids(present):
         document = Viewer(ground.cluster.examiner).show(kept).document
         if next(values_at(document, "metadata.deletionTimestamp"), None) is not None:
             _no(key, f"it was being deleted (deletionTimestamp) already, by {origin}")

@@ -16,12 +16,11 @@ from etcdfix.apiserver.client import NoReply, Reply
 from etcdfix.apiserver.holders import Holder, read_by_each
 from etcdfix.apiserver.objects import NOT_UNDERSTOOD, Answer
 from etcdfix.apiserver.patience import AGAIN
-from etcdfix.copies.model import Way
 from etcdfix.errors import ConfigurationError, EtcdfixError, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.remediation.audit.record import Record, Result, Verb
-from etcdfix.remediation.change import Change, ChangeRequest, Confirmer, carry_out
+from etcdfix.remediation.change import PATCH, Change, ChangeRequest, Confirmer, carry_out
 from etcdfix.remediation.commit import ChangeOutcome, Sent
 from etcdfix.remediation.datastore import Expected, describe_move, find_difference, find_elsewhere
 from etcdfix.remediation.durable import Step
@@ -70,20 +69,10 @@ def patch_from_memory(
     held = check_held(ground, request, key)
     unread = check_kind(ground, held.found.directory)
     at = now_text()
-    change = Change(
-        verb=Verb.FIX,
-        way=Way.PATCH,
-        found=held.found,
-        reading=held.reading,
-        identity=held.identity,
-        servers=held.servers,
-        landmarks=held.landmarks,
-        replaced=held,
-        detail=intent_detail(at),
-    )
+    change = Change(Verb.FIX, held.present, request, patch=intent_detail(at))
     return carry_out(
-        ground.cluster, request, change, confirmer,
-        preview=lambda: preview(held, unread), sender=PatchSender(ground, held, at), step=ground.step,
+        PATCH, change, confirmer, preview=lambda _change: preview(held, unread), warnings=held.warnings,
+        sender=PatchSender(ground, held, at), step=ground.step,
     )  # fmt: skip
 
 

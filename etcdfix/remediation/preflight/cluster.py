@@ -28,7 +28,7 @@ from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import KeyCounts
 
 if TYPE_CHECKING:
-    from etcdfix.remediation.preflight.surroundings import Surroundings
+    from etcdfix.remediation.surroundings import Surroundings
 
 MAIN_ETCD: Final = "main etcd"
 """How warnings name the etcd that holds namespace kube-system, where it is another one."""

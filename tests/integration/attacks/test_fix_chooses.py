@@ -198,6 +198,6 @@ def test_a_bit_before_an_earlier_revision(registry: Registry) -> None:
 
 def test_a_value_that_reads_is_never_replaced(registry: Registry, key: bytes) -> None:
     with registry.untouched():
-        for source in ("", "revision:1", "bit", f"candidate:{registry.config}", "backup:nothing.json"):
+        for source in ("", "revision:1", "bit", f"candidate:{registry.config}", f"backup:{registry.config}"):
             ran = registry.put_back(key, source, "-o", "json")
             assert (ran.code, Rule.READABLE in ran.out) == (4, True), (source, ran)

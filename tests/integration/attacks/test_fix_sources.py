@@ -153,7 +153,7 @@ def test_a_healthy_value(registry: Attacked) -> None:
     target(registry, seal("aesgcm", secret("target"), at))
     with registry.nothing_changes():
         ran = over(registry, object_for(registry), *EVERYTHING)
-        registry.refused(ran, "the value is readable", hint="kubectl edit")
+        registry.refused(ran, "the object is readable", hint="kubectl edit")
 
 
 def test_an_object_of_another_generation(registry: Attacked) -> None:
@@ -412,7 +412,7 @@ def test_a_configuration_that_etcdfix_made(registry: Attacked) -> None:
     registry.refused(ran, "was made by etcdfix encryption merge", hint="the API servers run with today")
 
 
-@pytest.mark.parametrize("at_step", ["check: of this cluster", "transaction: before send"])
+@pytest.mark.parametrize("at_step", ["check: the other key", "transaction: before send"])
 @pytest.mark.parametrize("change", ["written", "deleted"])
 def test_another_key_that_changes_before_the_transaction(
     registry: Attacked, change: str, at_step: str

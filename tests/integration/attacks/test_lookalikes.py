@@ -270,7 +270,7 @@ def test_a_candidate_among_many(registry: Attacked, tmp_path: Path, how: str) ->
             )
         if how == "under the same name":
             ran = registry.put_back(found.healthy, f"candidate:{candidate}", "--accept", "no-api-server")
-            registry.refused(ran, "the value is readable", hint="kubectl edit")
+            registry.refused(ran, "the object is readable", hint="kubectl edit")
     if how == "nowhere":
         kept = [registry.stored(at) for at in found.lost]
         ran = registry.put_back(found.healthy, f"candidate:{candidate}", "--accept", "no-api-server")

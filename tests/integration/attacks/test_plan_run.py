@@ -8,8 +8,11 @@ import shlex
 import pytest
 
 from etcdfix.cli.confirm import Terminal
-from etcdfix.remediation.preflight import deletion
+from etcdfix.model import GroupResource
+from etcdfix.remediation import present as present_module
+from etcdfix.remediation.preflight.members import ActiveAlarm, AlarmKind
 from etcdfix.testing.servers import EtcdServers
+from etcdfix.verdicts.protected import protected_reason
 from tests.support.attacks import seal
 from tests.support.change_runs import ACKNOWLEDGED, Ran, follow_up, typing
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, namespace_object, provider, secret
@@ -55,14 +58,13 @@ def test_a_warning_of_a_check_is_told_once(planned: Planned, monkeypatch: pytest
     planned.to_delete("a", "b")
     left = iter(range(2, 0, -1))
     monkeypatch.setattr(
-        deletion,
-        "check_alarms",
-        lambda _cluster: ("an alarm is up: NOSPACE", f"{next(left)} other values (/registry/x, …) are lost"),
+        present_module,
+        "read_alarms",
+        lambda _client: (ActiveAlarm(AlarmKind.UNKNOWN, f"member ({next(left)})"),),
     )
     ran = planned.work(*DECLARED)
     assert ran.code == 0, ran
-    assert ran.err.count("warning: an alarm is up: NOSPACE") == 1
-    assert ran.err.count("other values (/registry/x, …) are lost") == 1
+    assert ran.err.count("has raised the alarm unknown") == 1
 
 
 # -- confirmation
@@ -714,17 +716,12 @@ def test_a_dependent_that_makes_a_key_protected_in_the_middle(
     keys = planned.furnish("a", "b", "c")
     key = protected(planned)
     planned.make_plan(all="delete")
-    from etcdfix.remediation.preflight import deletion
 
-    look = deletion._breaking
-    done = 0
+    def reason(resource: GroupResource, namespace: str) -> str:
+        gone = len(keys) + 1 - sum(planned.there([*keys, key]))
+        return "a webhook of everything needs it" if gone == 1 else protected_reason(resource, namespace)
 
-    def breaking(assessment: object) -> str:
-        nonlocal done
-        done += 1
-        return "a webhook of everything needs it" if done == 2 else look(assessment)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(deletion, "_breaking", breaking)
+    monkeypatch.setattr(present_module, "protected_reason", reason)
     accepted = ("--accept", "cluster-breaking")
     ran = planned.work(*DECLARED, *accepted, "-o", "json")
     assert ran.code == 4, ran

@@ -338,7 +338,7 @@ def test_a_candidate_for_what_today_reads(registry: Attacked) -> None:
     candidate = candidate_config(registry.folder, provider("aesgcm", key1=TRUE))
     with registry.nothing_changes():
         ran = registry.put_back(at, f"candidate:{candidate}", "--accept", "undeployed-write-key")
-    registry.refused(ran, "the value is readable", hint="kubectl edit")
+    registry.refused(ran, "the object is readable", hint="kubectl edit")
 
 
 def test_what_a_deletion_rested_on(registry: Attacked, api: KubernetesAPI) -> None:

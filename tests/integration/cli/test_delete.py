@@ -201,9 +201,7 @@ def test_recovery_is_looked_at(registry: Registry, api: KubernetesAPI) -> None:
     api.before["/readyz"] = [Answer(500, b"[-]informer-sync failed: reason withheld\n"), Answer(200, b"ok")]
     ran = registry.delete(registry.key("shop/broken"), "--kubeconfig", kubeconfig)
     assert ran.code == 0, ran.err
-    assert (
-        "waiting until the API servers have recovered, about 60 s at most; Ctrl-C ends the waiting" in ran.err
-    )
+    assert "waiting until the API servers have recovered, about 60 s at most; Ctrl-C ends it" in ran.err
     *_, last = ran.err.splitlines()
     looked = (
         rf"etcdfix: API server {api.url}, after \d+ s: LIST works, resourceVersion=0 works, /readyz works"
@@ -269,7 +267,7 @@ def test_nobody_answers(registry: Registry, api: KubernetesAPI) -> None:
         ran,
         "no API server could say whether it reads",
         f"({api.url}: it does not know the kubeconfig's user (401))",
-        hint="--server URL; only if there is none that could be asked: --accept no-api-server",
+        hint="--server URL; if that is understood: --accept no-api-server",
     )
     ran = registry.delete(broken, "--kubeconfig", kubeconfig, "--accept", "no-api-server")
     assert ran.code == 0, ran.err
@@ -324,7 +322,7 @@ def test_a_declaration_without_an_api_server(registry: Registry, dry_run: tuple[
     registry.refused(
         ran,
         "--declare-key-lost: no API server is asked whether it has the key",
-        hint="--kubeconfig FILE; only if there is none that could be asked: --accept no-api-server",
+        hint="--kubeconfig FILE; if that is understood: --accept no-api-server",
     )
 
 

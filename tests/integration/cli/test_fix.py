@@ -43,7 +43,7 @@ def test_from_revision(registry: Registry, good: bytes, deleted: bool) -> None:
     for words in (
         f"From  revision {then}, as you named it",
         "Proof  it has the uid of the object at the key",
-        "There now  nothing" if deleted else "backed up first",
+        "Now  nothing is there" if deleted else "Recorded  backup in ",
         "do not come back with their owner",
         f"kube-system uid {UID}, at {registry.endpoints}",
         "the etcd credentials are the only gate",
@@ -237,7 +237,7 @@ def test_rewritten_under_the_key_of_today(registry: Registry, key: bytes, candid
     # Today's configuration reads it now, and says what the old one said.
     assert registry.run("scan", key.decode(), *registry.common(places=False, reason=None)).code == 0
     for words in (
-        "Now  decrypt-failure, key-name-missing",
+        "decrypt-failure, key-name-missing",
         "opened with aescbc/v1/key2 of ",
         "Written with  aescbc/v1/key1",
         "/secrets/shop/good-0 is stored under it",

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from etcdfix.commands.planning import run
-from etcdfix.remediation.preflight.expectation import Expectation, expectation_by
+from etcdfix.remediation.checks.plan import Expectation, expectation_by
 from tests.support.change_runs import ACKNOWLEDGED, Ran
 from tests.support.healing import OLD, LoseKey, LostKeyCluster
 

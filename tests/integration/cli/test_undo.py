@@ -19,9 +19,9 @@ import pytest
 
 from etcdfix.commands.undo import UndoRequest, run_undo
 from etcdfix.errors import RefusedByRule
+from etcdfix.remediation import present as present_module
 from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.remediation.backup.file import encode_content, encode_document
-from etcdfix.remediation.preflight import target as preflight_module
 from etcdfix.remediation.preflight.members import MemberSurvey, survey_members
 from etcdfix.rules import Rule
 from etcdfix.sources.etcd.client import EtcdClient
@@ -197,9 +197,14 @@ def test_by_itself_only_in_the_cluster_that_it_names(registry: Registry) -> None
     nameless.write_bytes(encode_document(content, kept.intent))
     registry.lose_kube_system()
     for uid, path, words, hint in (
-        ("", kept.path, "only in the cluster that it names; that cannot be read here", "--encryption-config"),
+        (
+            "",
+            kept.path,
+            "only in the cluster that it names, and nothing shows that it is this one",
+            "--encryption-config",
+        ),
         ("another", kept.path, "comes from the cluster with kube-system uid", "--endpoints"),
-        (UID, nameless, "it names none", "--audit-log"),
+        (UID, nameless, "and nothing shows that it is this one", "--audit-log"),
     ):
         if uid:
             registry.put("kube-system", namespace_object("kube-system", uid=uid), "namespaces")
@@ -239,9 +244,9 @@ def test_undo_needs_no_configuration(registry: Registry) -> None:
     for words in (
         f"From  backup {backup.path}",
         "record 1 of this audit log lists these bytes at this key",
-        f"Value  28 bytes, written at mod_revision {backup.content.mod_revision}",
+        f", 28 bytes, written at mod_revision {backup.content.mod_revision}",
         "Then  undetermined",
-        "There now  nothing",
+        "Now  nothing is there",
         f"kube-system uid {UID}, at {registry.endpoints}",
         "the etcd credentials are the only gate",
     ):
@@ -356,7 +361,7 @@ def test_members_are_asked_before_what_we_wrote_goes(
     def survey(client: EtcdClient, asked: bytes) -> MemberSurvey:
         return _differing(survey_members(client, asked))
 
-    monkeypatch.setattr(preflight_module, "survey_members", survey)
+    monkeypatch.setattr(present_module, "survey_members", survey)
     request = UndoRequest(backup=registry.kept()[-1], reason="r", record_paths=registry.places)
     with registry.untouched(), registry.cluster() as cluster, pytest.raises(RefusedByRule) as caught:
         run_undo(cluster, request, Agreeing(), preview=lambda *_: None)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from etcdfix import machine
+from etcdfix.commands.delete import DeleteRequest, run_delete
 from etcdfix.errors import AuditError, BackupNotDurable, UnsafePlace
 from etcdfix.model import ClusterIdentity, KnownBy, StoredValue
-from etcdfix.operations.change.delete import DeleteRequest, run_delete
 from etcdfix.remediation import commit as commit_module
 from etcdfix.remediation import places as places_module
 from etcdfix.remediation.audit.grounds import Grounds

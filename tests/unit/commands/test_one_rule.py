@@ -13,18 +13,17 @@ import pytest
 
 from etcdfix.commands.plan import build_plan
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.errors import RefusedByRule
 from etcdfix.examine import Reading
 from etcdfix.examine_all import no_progress
 from etcdfix.graph.cluster import index_cluster
-from etcdfix.remediation.preflight.proof import check_proof
-from etcdfix.remediation.preflight.similar_values import look_at_all
+from etcdfix.remediation.surroundings import look_at_all
 from etcdfix.report.advice.whole import doubt_in
 from etcdfix.report.counts import TransformerSummary
 from etcdfix.report.plan_entry import DECLARE_KEY_LOST
 from etcdfix.rules import MEANINGS, Rule
 from etcdfix.verdicts.deletability import IDENTITY as UNENCRYPTED
 from etcdfix.verdicts.key_loss import BY_NUMBERS
+from tests.support.checked_values import judged
 from tests.support.impact_objects import Cluster
 from tests.support.lost_key import base, examiner_of, request_for, scan_to
 from tests.support.objects import IDENTITY, KEY_1, aesgcm, configuration, provider
@@ -143,12 +142,6 @@ def deletion(
     assert target is not None
 
     def passes(declared: str, risks: set[str] | set[Rule]) -> bool:
-        try:
-            check_proof(
-                target, alike, declared=declared, risks={str(risk) for risk in risks}, release_proven=False
-            )
-        except RefusedByRule:
-            return False
-        return True
+        return judged(target, alike, declared=declared, risks=risks).refusal is None
 
     return passes

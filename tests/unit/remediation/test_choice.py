@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -30,7 +31,8 @@ def offer(**changes: Any) -> Offer:
 def choose(*found: Offer, accepted: tuple[str, ...] = ()) -> Offer:
     wanted = Wanted(key=KEY, found=examination(KEY), resource=GroupResource("", "secrets"))
     request = FixRequest(key=KEY, reason="r", accepted=Acceptances(words=accepted))
-    return best_choice(request, wanted, found, ()).offer
+    change: Any = SimpleNamespace(accepted=request.accepted)
+    return best_choice(change, request, wanted, found, ())
 
 
 @pytest.mark.parametrize(

@@ -213,4 +213,4 @@ def test_from_a_snapshot_the_live_etcd_takes_the_newest_value_that_reads() -> No
     assert "--from snapshot:s.db" in line
     assert "--snapshot" not in line
     assert left.refusal is not None
-    assert left.refusal.rule is Rule.GONE
+    assert left.refusal.rule == Rule.GONE

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from etcdfix.commands.changing.outcome import outcome_report
 from etcdfix.commands.planning.run import Ran, Run
 from etcdfix.commands.planning.run_report import run_report
 from etcdfix.errors import EndedEarly
-from etcdfix.operations.change.report import outcome_report
 from etcdfix.remediation.audit.record import Link, Result, Verb
-from etcdfix.remediation.change import DONE
 from etcdfix.remediation.commit import ChangeOutcome
+from etcdfix.remediation.intent import DONE
 from etcdfix.remediation.run import Task
 from etcdfix.report.change import ChangeReport
 from etcdfix.report.plan_entry import Decision

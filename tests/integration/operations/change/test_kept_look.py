@@ -22,7 +22,7 @@ from etcdfix.examine_all import no_progress
 from etcdfix.graph.assess import assess
 from etcdfix.model import Outcome
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.remediation.preflight.surroundings import FRESH, Surroundings
+from etcdfix.remediation.surroundings import FRESH, Surroundings
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import StorageLayout

@@ -11,9 +11,9 @@ from etcdfix.commands.fix import run_fix
 from etcdfix.copies.finder import parse_named
 from etcdfix.encryption.encrypt import NotSealed, SealRefusal
 from etcdfix.examine import Examiner
+from etcdfix.remediation import present as present_module
 from etcdfix.remediation.checks import sealing
 from etcdfix.remediation.choice import FixRequest
-from etcdfix.remediation.preflight import target as target_module
 from etcdfix.remediation.preflight.members import LeaseState
 from tests.support.audit_logs import own_directory
 from tests.support.change_runs import Agreeing, Ran, Registry, candidate_config
@@ -207,7 +207,7 @@ def test_what_comes_in_between(registry: Registry, monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(sealing, "to_storage", lambda *_: refusal)
     elif case == "its lease ran out":
         gone = LeaseState(lease=7, alive=False, remaining_seconds=0)
-        monkeypatch.setattr(target_module, "read_lease", lambda *_: gone)
+        monkeypatch.setattr(present_module, "read_lease", lambda *_: gone)
     else:
         monkeypatch.setattr(Examiner, "plaintext", lambda *_: None)
     with registry.untouched():

@@ -1,0 +1,1 @@
+"""What commands that change one etcd key tell: before, and after."""

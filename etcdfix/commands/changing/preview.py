@@ -1,0 +1,334 @@
+"""What a person reads before a change, at most 30 lines: the data of each command for the one preview of all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from etcdfix.apiserver.objects import Answer
+from etcdfix.apiserver.servers import ServerAnswers
+from etcdfix.copies.model import Copy, Freshness, Sameness
+from etcdfix.graph.model import Action, Assessment, Stops
+from etcdfix.model import ClusterIdentity, Outcome, RepairKind, RepairProof
+from etcdfix.remediation.change import Change
+from etcdfix.remediation.checks.copy import UNSIGNED_LEASE
+from etcdfix.remediation.checks.undo import speaks_for
+from etcdfix.remediation.memory.held import Held
+from etcdfix.remediation.offers import ways_at_hand
+from etcdfix.remediation.preflight.cluster import Cluster
+from etcdfix.report.advice.ways import WayKind
+from etcdfix.report.change import Fact, preview_of
+from etcdfix.report.document import Document, Step
+from etcdfix.report.tally import Stakes
+from etcdfix.storagekey import display
+from etcdfix.text.commands import RunOptions, explain
+from etcdfix.text.words import counted, fit
+from etcdfix.verdicts.deletability import IDENTITY
+from etcdfix.verdicts.examination import Examination
+
+WARNINGS: Final = (
+    "A deletion may break the cluster, and your vendor may not support it.",
+    "It skips finalizers and graceful ends. The garbage collector may delete what it owned; watches restart.",
+)
+"""KEP-3926, in meaning."""
+_MOST_WAYS: Final = 1
+_MOST_NAMED: Final = 3
+_LONGEST: Final = 180
+_CANDIDATE: Final = {
+    RepairProof.TAG: "the value then opens, and its tag authenticates it",
+    RepairProof.DECODES: "the object then decodes",
+    RepairProof.NONE: "an object of this etcd key comes out, and nothing proves its contents",
+}
+_PROVEN: Final = {
+    RepairProof.TAG: "the value opens, and its tag authenticates it",
+    RepairProof.DECODES: "an unencrypted object of this etcd key decodes whole; no bit was searched for",
+    RepairProof.NONE: "NONE: AES-CBC has no tag. An object comes out. ITS CONTENTS MAY BE WRONG, as accepted",
+}
+_OF_THE_NAME: Final = (
+    "NONE that the name is damaged. ANOTHER KEY MAY HAVE THAT NAME, as accepted; a tag does not cover it"
+)
+_SAID: Final = {
+    Answer.READS_IT: "reads it",
+    Answer.NOT_FOUND: "finds no such object",
+    Answer.READ_ERROR: "cannot read it either",
+    Answer.EMPTY: "makes an empty object of it",
+    Answer.DENIED: "may not be asked",
+    Answer.NO_ANSWER: "gave no answer",
+}
+
+
+def deletion_preview(change: Change, run: RunOptions) -> Document:
+    """Return what a deletion takes away, what it sets off, and what would be less destructive."""
+    present, key = change.present, change.present.key
+    found, repair = present.found, present.unproven_repair
+    shown = found if repair is None else msgspec.structs.replace(found, repair=repair)
+    every = ways_at_hand(shown, run, present.readable, breaking=bool(present.protected))
+    ways = [way for way in every if way.verb != WayKind.DELETE]
+    instead = [Step(way.action, way.command) for way in ways[:_MOST_WAYS]]
+    more = f"{counted(len(ways) - _MOST_WAYS, 'more way')} out, and " if len(ways) > _MOST_WAYS else ""
+    instead.append(Step(f"See {more}what depends on it", explain(key, "--impact")))
+
+    def facts() -> Iterator[Fact]:
+        yield from _present(change)
+        if repair is not None:
+            yield "May repair", f"{repair.words}: {_CANDIDATE[repair.proof]}"
+        yield from _under(change)
+        yield from _where(change, f", {counted(present.alike.keys, 'key')}")
+
+    return preview_of(
+        f"To delete: {present.shown}",
+        stakes=_stakes(change, [found]),
+        facts=[*facts()],
+        sets_off=[*_losses(present.assessment, present.protected), ("", " ".join(WARNINGS))],
+        instead=instead,
+        warnings=change.warnings,
+        kept=[*_kept(change)],
+    )
+
+
+def fix_preview(change: Change) -> Document:
+    """Return which copy will be put back and why that one, and what makes room."""
+    present, copy, others = change.present, change.copy, change.chosen.others
+
+    def facts() -> Iterator[Fact]:
+        yield object_fact(change.examined if present.absent else present.found)
+        yield "Now", _now(change)
+        chosen = "as you named it" if others is None else f"the best of {others + 1} copies"
+        yield "From", f"{copy.where}, {chosen}"
+        yield "Proof", _proof(copy)
+        yield "Doubt", copy.doubt
+        yield from _put(change)
+        yield "Lost", _lost(change)
+        if change.sealed is not None:
+            plain = change.sealed.transformer == IDENTITY
+            yield "Written with", "no encryption" if plain else change.sealed.transformer
+            deployed = (
+                f"API servers write so too: {display(change.proof)} is stored under it"
+                if change.proof
+                else ""
+            )
+            unproven = (
+                "" if present.cluster.no_encryption else "nothing shows that API servers hold it, as accepted"
+            )
+            yield "Write key", deployed or unproven
+        yield from _where(change)
+
+    gone = "Dependents that the garbage collector has deleted do not come back with their owner."
+    return preview_of(
+        f"To fix: {present.shown}",
+        stakes=[] if present.absent else _stakes(change, [present.found]),
+        facts=[*facts()],
+        sets_off=[] if change.is_of_the_value else [("", gone)],
+        warnings=change.warnings,
+        kept=[*_kept(change)],
+    )
+
+
+def undo_preview(change: Change) -> Document:
+    """Return what will be put back, and what speaks for it."""
+    facts = [
+        object_fact(change.examined),
+        ("From", change.copy.where),
+        ("Source", speaks_for(change.present, change)),
+        ("Now", _now(change)),
+        *_put(change),
+        *_where(change),
+    ]
+    return preview_of(
+        f"To undo: {change.present.shown}",
+        facts=facts,
+        warnings=change.warnings,
+        kept=[*_kept(change)],
+    )
+
+
+def memory_preview(held: Held, unread: int, rescued: str, *, dry_run: bool) -> Document:
+    """Return what an API server will write anew, from its memory or what may be left of it."""
+    found, present, resource = held.found, held.present, held.found.directory.group_resource
+    holders = ", ".join(holder.server.address for holder in held.holders)
+    says = f" as {held.uid_from} says" if held.ended else ""
+    by = f"{held.holders[0].server.address}, in its memory, as last written"
+    if held.ended:
+        by = f"no server gives it from memory any more; these may hold it: {holders}"
+    unreadable = f"etcdfix cannot read {counted(unread, 'value')} of {resource}"
+    means = [
+        "It is one merge PATCH with uid and resourceVersion that sets an annotation. Nothing is deleted.",
+        "Do not restart an API server before everything of the kind is written anew.",
+    ]
+    if held.ended and dry_run:
+        means.append("Whether a server still holds it is known only when it is asked to write it.")
+    if dry_run:
+        means.append(
+            "An API server's own dry run (dryRun=All) fails for such an object, so whether admission lets the change "
+            "through is known only when it is made."
+        )
+    return preview_of(
+        f"To fix: {display(held.key)}",
+        facts=[
+            object_fact(found, f", uid {held.uid}{says}"),
+            (
+                "Now",
+                f"{found.verdict.outcome}, {found.verdict.cause}: {fit(found.verdict.message, _LONGEST)}",
+            ),
+            ("Stored", f"mod_revision {held.mod_revision}"),
+            ("Held by", by),
+            *cluster_facts(present.cluster, present.identity),
+            *_servers(present.servers),
+            ("Rescued", f"{rescued}: {unreadable}; what API servers hold of them is saved"),
+        ],
+        sets_off=[("", " ".join(means))],
+        warnings=held.warnings,
+    )
+
+
+def _stakes(change: Change, found: Sequence[Examination]) -> list[str]:
+    stakes = Stakes(found).lines()
+    if change.goes and change.present.protected:
+        stakes.append(f"CLUSTER-BREAKING, as accepted: {change.present.protected}.")
+    return stakes[:_MOST_NAMED]
+
+
+def object_fact(found: Examination, more: str = "") -> Fact:
+    """Return which object it is."""
+    where = f" in namespace {found.namespace}" if found.namespace else ""
+    return "Object", f"{found.directory.group_resource} {found.name}{where}{more}"
+
+
+def _present(change: Change) -> Iterator[Fact]:
+    present, found, stored = change.present, change.present.found, change.present.stored
+    verdict = found.verdict
+    yield object_fact(found)
+    lease = ""
+    if present.lease is not None:
+        left = f"{present.lease.remaining_seconds} s left" if present.lease.alive else "expired"
+        lease = f", lease {present.lease.lease:x}, {left}"
+    revisions = f"mod_revision {stored.mod_revision}, create_revision {stored.create_revision}"
+    yield "Stored", f"{len(stored.value)} bytes, {revisions}, version {stored.version}{lease}"
+    if verdict.outcome is Outcome.UNDETERMINED:
+        doubt = "the value may be whole; only your declaration deletes it"
+        yield "Verdict", f"NOT PROVEN ({verdict.cause}): {doubt}. {fit(verdict.message, _LONGEST)}"
+    else:
+        said = f"{verdict.outcome}, {verdict.cause} ({verdict.confidence})"
+        yield "Verdict", f"{said}: {fit(verdict.message, _LONGEST)}"
+
+
+def _now(change: Change) -> str:
+    present, stored = change.present, change.present.reading.stored
+    if stored is None:
+        return "nothing is there"
+    verdict = present.found.verdict
+    said = f"{verdict.outcome}, {verdict.cause}" if verdict.cause is not None else verdict.outcome
+    why = f": {fit(verdict.message, _LONGEST)}" if not change.undoes else ""
+    return f"{len(stored.value)} bytes at mod_revision {stored.mod_revision}, {said}{why}"
+
+
+def _proof(copy: Copy) -> str:
+    if copy.same_object is not Sameness.SAME:
+        return "NONE: perhaps of ANOTHER OBJECT that had this name, as accepted"
+    if copy.repair is None:
+        return copy.proof
+    return _OF_THE_NAME if copy.repair.kind is RepairKind.NAME else _PROVEN[copy.repair.proof]
+
+
+def _put(change: Change) -> Iterator[Fact]:
+    copy, then = change.copy, change.examined
+    was = f", written at mod_revision {copy.mod_revision}" if copy.mod_revision else ""
+    readable = then.verdict.outcome is Outcome.READABLE
+    kind = f"{then.gvk.api_version} {then.gvk.kind} " if then.gvk is not None else ""
+    name = f"{then.namespace}/{then.name}".lstrip("/")
+    what = f"{kind}{name}" if readable else fit(then.verdict.message, _LONGEST)
+    yield "Then", f"{then.verdict.outcome}: {what}, {len(change.value or b'')} bytes{was}"
+    if change.lease:
+        yield "Lease", f"{change.lease & UNSIGNED_LEASE:x} is kept"
+    elif copy.lease:
+        yield "Lease", "is left out, as accepted"
+
+
+def _lost(change: Change) -> str:
+    copy = change.copy
+    if copy.freshness is Freshness.OLDER:
+        later = counted(copy.later_writes, "later write") if copy.later_writes else "what was written later"
+        return f"{later} of the object"
+    unknown = copy.freshness is Freshness.UNKNOWN and not change.is_of_the_value
+    return "nothing tells whether the object was written after this copy" if unknown else ""
+
+
+def _where(change: Change, keys: str = "") -> Iterator[Fact]:
+    present = change.present
+    yield from cluster_facts(present.cluster, present.identity, keys)
+    yield from _servers(present.servers)
+    yield "Accepted", ", ".join(change.accepted.as_flags())
+
+
+def cluster_facts(cluster: Cluster, identity: ClusterIdentity, keys: str = "") -> Iterator[Fact]:
+    """Yield which cluster it is, and who says so."""
+    accepted = "" if identity.is_known else " (accepted)"
+    yield "Cluster", f"{identity.describe()}{accepted}{keys}, at {', '.join(cluster.where)}"
+    yield "Named by", "; ".join(cluster.origins)
+    if cluster.no_encryption:
+        yield "Encryption", "none at rest, as you say (--no-encryption)"
+
+
+def _servers(servers: ServerAnswers) -> Iterator[Fact]:
+    allowed, gate = servers.authorization, "the etcd credentials are the only gate"
+    if allowed is not None:
+        yield "Allowed by", f"{allowed.server}, for {allowed.user_name}"
+    elif servers.answers:
+        yield "Allowed by", f"nobody: no API server answered, as accepted; {gate}"
+    else:
+        yield "Allowed by", f"nobody was asked: without --kubeconfig {gate}"
+    for each in servers.answers:
+        yield "API server", f"{each.server} {_SAID[each.answer]}{f': {each.detail}' if each.detail else ''}"
+    yield from (("Warning", warning) for warning in servers.warnings)
+
+
+def _under(change: Change) -> Iterator[Fact]:
+    for name, counts in change.present.alike.counts.items():
+        undetermined = f", {counts.undetermined} undetermined" if counts.undetermined else ""
+        damaged = f", {counts.damaged} of them proven damaged" if counts.damaged else ""
+        rule = f" of {name.rule}" if name.rule else ""
+        key = f" ({name.key})" if name.key else ""
+        under = f"{name.transformer or 'no envelope that is known'}{rule}{key}"
+        numbers = f"{counts.opened} open, {counts.failed} fail{damaged}{undetermined} (this one included)"
+        yield "Under", f"{under}: {numbers}"
+        if change.needs_declaration and counts.opened:
+            opened = counted(counts.opened, "value")
+            yield "Warning", f"{opened} OPEN under this key: make sure that you mean this one"
+
+
+def _losses(found: Assessment | None, said: str) -> Iterator[Fact]:
+    if found is None:
+        return
+    worse = " or worse" if found.may_be_worse and found.risk != "cluster-breaking" else ""
+    reasons = "; ".join(reason.text for reason in found.reasons[:_MOST_NAMED])
+    unseen = "; objects that etcdfix cannot read may depend on it too" if found.problems else ""
+    if reasons != said:
+        yield "Risk", f"{found.risk}{worse}: {reasons or 'etcdfix knows no reference to it'}{unseen}"
+    users = list(dict.fromkeys(f"{user.object.resource} {user.object.name}" for user in found.users))
+    if users:
+        more = f" and {len(users) - _MOST_NAMED} more" if len(users) > _MOST_NAMED else ""
+        stopped = {user.object.key for user in found.users if user.stops == Stops.YES}
+        stops = f"; {counted(len(stopped), 'object')} cannot go on without it" if stopped else ""
+        yield "Used by", f"{counted(len(users), 'object')}: {', '.join(users[:_MOST_NAMED])}{more}{stops}"
+    yield "Runs on", found.node
+    goes = found.collection.counts[Action.CASCADE_DELETED]
+    if goes:
+        kinds = ", ".join(f"{number} {name}" for name, number in found.collection.deleted_by_resource.items())
+        yield "Collected", f"the garbage collector deletes {counted(goes, 'dependent')}: {kinds}"
+    caught_up = len(found.collection.caught_up)
+    if caught_up:
+        late = counted(caught_up, "object")
+        yield "Catches up", f"with {late} that the garbage collector could not judge before"
+    leaks = [f"{one.name} ({one.consequence})" for one in found.finalizers if one.leaks]
+    yield "Left behind", "; ".join(leaks[:_MOST_NAMED])
+
+
+def _kept(change: Change) -> Iterator[Fact]:
+    paths, log = change.request.record_paths, f"audit log {change.request.record_paths.log_path}"
+    if change.present.absent:
+        yield "Recorded", log
+    else:
+        backup = f"backup in {', '.join(map(str, paths.directories))}"
+        yield "Recorded", f"{backup}, {log}; etcdfix undo BACKUP puts it back"

@@ -1,0 +1,233 @@
+"""The etcd key: it stands as expected, and every member, the cluster and the plan agree on it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from etcdfix.errors import RefusedByRule
+from etcdfix.model import Outcome
+from etcdfix.remediation.backup.file import digest
+from etcdfix.remediation.preflight.members import AlarmKind
+from etcdfix.rules import Rule, acceptance, refuse, unless_accepted
+from etcdfix.text.commands import RunOptions, save_snapshot
+
+if TYPE_CHECKING:
+    from etcdfix.remediation.change import Change
+    from etcdfix.remediation.present import Present
+
+Said = Iterator[RefusedByRule | str]
+
+
+def no_configuration(present: Present, _change: Change) -> Said:
+    """Somebody said how values are encrypted at rest, or that none is: without that nothing is proven."""
+    assert present.configuration in {True, False}  # it says no by itself
+    yield from ()
+
+
+def gone(present: Present, change: Change) -> Said:
+    """The key exists, and stays, where a value of it is changed; it exists where anything is expected of it."""
+    if not present.absent:
+        if change.is_of_the_value and present.lease is not None and not present.lease.alive:
+            yield refuse(
+                Rule.GONE,
+                f"the lease of {present.shown} has expired: etcd is about to delete the key",
+                hint="look again in a moment",
+            )
+        return
+    request = change.request
+    if change.takes_what_is_there:
+        assert present.stored  # it says no by itself
+    elif request.expected is not None:
+        yield refuse(
+            Rule.GONE,
+            f"{present.shown} was deleted after the plan was made; only a person brings back what somebody deleted",
+            hint="find out who deleted it; to bring it back all the same, fix it by itself",
+        )
+    elif change.accepted.expect_mod_revision is not None or change.accepted.expect_value_sha256:
+        yield refuse(
+            Rule.GONE,
+            f"{present.shown} does not exist",
+            hint="leave what is expected of the present value out",
+        )
+
+
+def expectation_differs(present: Present, change: Change) -> Said:
+    """The present value, and that of the backup, is the one that the command line expects."""
+    if change.undoes and change.expected_digest not in {"", change.copy.value_sha256}:
+        # The digest of the value is not said: from this file it would prove nothing.
+        yield refuse(
+            Rule.EXPECTATION_DIFFERS,
+            f"the value from the {change.copy.where} does not have the digest {change.expected_digest}",
+            hint="it is another value, or was changed; the digest is the one that the change printed",
+        )
+    if present.absent:
+        return
+    stored, accepted, found = present.stored, change.accepted, digest(present.stored.value)
+    if accepted.expect_mod_revision not in {None, stored.mod_revision}:
+        yield refuse(
+            Rule.EXPECTATION_DIFFERS,
+            f"{present.shown} stands at mod_revision {stored.mod_revision}, not at {accepted.expect_mod_revision}",
+            hint="examine it again: somebody has written it since",
+        )
+    if accepted.expect_value_sha256 not in {"", found}:
+        yield refuse(
+            Rule.EXPECTATION_DIFFERS,
+            f"the value of {present.shown} has {found}, not {accepted.expect_value_sha256}",
+            hint="examine it again: it is another value",
+        )
+
+
+def plan(present: Present, change: Change) -> Said:
+    """What the reviewed plan has of the key, and its cluster, is still so; a plan permits nothing."""
+    expected = change.request.expected
+    if expected is None or present.absent:
+        return
+    yield from expected.against(present.stored, present.identity)
+    yield from expected.against_verdict(present.found)
+
+
+def members_disagree(present: Present, _change: Change) -> Said:
+    """Every voting member holds the same value, and none a readable copy: a fault of etcd is mended there."""
+    if present.cluster.is_kine:
+        return
+    survey, examiner = present.survey, present.cluster.examiner
+    if survey.differing:
+        who = "; ".join(copy.describe() for copy in survey.differing)
+        yield refuse(
+            Rule.MEMBERS_DISAGREE,
+            f"etcd members hold different values for {present.shown}: {who}",
+            hint=_good_copy(present)
+            or "replace that member (etcdctl member remove, then add it empty) before anything is changed",
+        )
+        return
+    readable = not present.absent and present.first.verdict.outcome is Outcome.READABLE
+    for other in () if present.may_read or readable else survey.distinct_values():
+        if examiner.examine(other).verdict.outcome is Outcome.READABLE:
+            yield refuse(
+                Rule.MEMBERS_DISAGREE,
+                f"a member holds a readable copy of {present.shown}",
+                hint="replace the member that does not, before anything is changed",
+            )
+
+
+def _good_copy(present: Present) -> str:
+    """Return how to save the copy that reads of a member that differs: to replace it would destroy a good copy."""
+    cluster = present.cluster
+    for copy in () if present.may_read else present.survey.copies:
+        if copy.stored is None or copy.stored == present.survey.reading.stored:
+            continue
+        if cluster.examiner.examine(copy.stored).verdict.outcome is Outcome.READABLE:
+            there = ("--endpoints", copy.endpoint, *cluster.client.connection.access_options)
+            save = save_snapshot("good.db").line(RunOptions(source=there))
+            return (
+                f"{copy.label} at {copy.endpoint} holds a copy that reads: do not remove, wipe or restart that member; "
+                f"save what it holds: {save}"
+            )
+    return ""
+
+
+def unchecked_member(present: Present, change: Change) -> Said:
+    """Every voting member was asked for its copy, or is accepted by name; always a majority of them."""
+    named = change.accepted.named(Rule.UNCHECKED_MEMBER)
+    if present.cluster.is_kine:
+        yield from (f"{acceptance(Rule.UNCHECKED_MEMBER, name)} was not needed" for name in sorted(named))
+        return
+    survey = present.survey
+    spared = survey.accepted(named)
+    unchecked = [copy for copy in survey.unchecked if copy not in spared]
+    if unchecked:
+        first = unchecked[0]
+        yield unless_accepted(
+            Rule.UNCHECKED_MEMBER,
+            f"not every member could be asked: {'; '.join(copy.describe() for copy in unchecked)}",
+            hint="start it, or name its address in --endpoints",
+            name=first.name or f"{first.member_id:x}",
+        )
+        return
+    voters, read = len(survey.copies), len(survey.copies) - len(spared)
+    if 2 * read <= voters:
+        yield refuse(
+            Rule.UNCHECKED_MEMBER,
+            f"only {read} of {voters} voting members could be asked: no majority, whatever is accepted",
+            hint="start the others, or name their addresses in --endpoints",
+        )
+    yield from (f"member {copy.label} was not asked, as accepted" for copy in spared)
+    used = {name for copy in spared for name in (copy.name, f"{copy.member_id:x}")}
+    for name in sorted(set(named) - used):
+        yield f"{acceptance(Rule.UNCHECKED_MEMBER, name)} was not needed, or fits no member"
+
+
+def corrupt_alarm(present: Present, _change: Change) -> Said:
+    """No member says that its data is corrupt."""
+    for alarm in () if present.cluster.is_kine else present.alarms:
+        if alarm.kind is AlarmKind.CORRUPT:
+            yield refuse(
+                Rule.CORRUPT_ALARM,
+                f"member {alarm.label} has raised etcd's CORRUPT alarm",
+                hint="replace the member whose data differs before anything is changed",
+            )
+        else:
+            full = "; an undo would fail until there is room" if alarm.kind is AlarmKind.NOSPACE else ""
+            yield f"member {alarm.label} has raised the alarm {alarm.kind}{full}"
+
+
+def no_space(present: Present, change: Change) -> Said:
+    """Etcd takes the change: one that is full takes no value, and before 3.4.22 and 3.5.7 no deletion either."""
+    cluster = present.cluster
+    full = [] if cluster.is_kine else [one for one in present.alarms if one.kind is AlarmKind.NOSPACE]
+    if not full:
+        return
+    refused = "it takes no value"
+    if change.deletes:
+        # server/storage/quota.go, Available
+        old = [status.version for status in cluster.client.statuses() if _refuses_deletions(status.version)]
+        if not old:
+            return
+        refused = f"etcd {old[0]} refuses every transaction, a deletion too,"
+    yield refuse(
+        Rule.NO_SPACE,
+        f"this etcd is full: member {full[0].label} has raised etcd's NOSPACE alarm, and {refused} until there is room",
+        hint="save a snapshot, for a compaction removes earlier revisions; then etcdctl compact, etcdctl defrag, and "
+        "etcdctl alarm disarm",
+    )
+
+
+def _refuses_deletions(version: str) -> bool:
+    found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
+    numbers = tuple(int(number) for number in found.groups()) if found is not None else ()
+    return () < numbers < (3, 4, 22) or (3, 5) <= numbers < (3, 5, 7)
+
+
+def unknown_cluster(present: Present, change: Change) -> Said:
+    """The uid of namespace kube-system names the cluster, and the copy's too; one Namespace must be there always."""
+    accepted = change.accepts(Rule.UNKNOWN_CLUSTER)
+    if not present.identity.is_known:
+        if not accepted:
+            yield unless_accepted(
+                Rule.UNKNOWN_CLUSTER,
+                "there is no namespace kube-system here, so it is not certain which cluster this is",
+                hint="where its main etcd is another one: --main-endpoints LIST, or --manifest FILE",
+            )
+        if not present.has_namespace:
+            # Anything may lie under a prefix of which nothing says that an API server stores there.
+            yield refuse(
+                Rule.UNKNOWN_CLUSTER,
+                f"no Namespace can be read under {present.cluster.examiner.layout.prefix}: nothing shows that it is "
+                "the storage prefix of a cluster, or that the configuration fits",
+                hint="--etcd-prefix, and --encryption-config where namespaces are encrypted",
+            )
+    if change.by_itself and not change.comes_from_here():
+        yield refuse(
+            Rule.UNKNOWN_CLUSTER,
+            f"the {change.copy.where} is undone by itself only in the cluster that it names, and nothing shows that it "
+            "is this one",
+            hint="name the audit log that knows it with --audit-log, or give the --encryption-config that reads "
+            "namespace kube-system",
+        )
+    elif change.comes_from_here() is None and not accepted:
+        yield unless_accepted(
+            Rule.UNKNOWN_CLUSTER,
+            f"the {change.copy.where} does not say which cluster it comes from, in a way that can be compared here",
+        )

@@ -1,0 +1,112 @@
+"""What API servers have to say before a change: whether they read the object, and whether it may be deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from etcdfix.apiserver.authorization import can_i
+from etcdfix.apiserver.objects import Answer, Foretold
+from etcdfix.copies.model import Place
+from etcdfix.errors import RefusedByRule
+from etcdfix.model import ServerBehaviour
+from etcdfix.remediation.checks.encryption import require_unencrypted
+from etcdfix.rules import Rule, refuse, unless_accepted
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.damage import Damage
+from etcdfix.verdicts.examination import Examination
+
+if TYPE_CHECKING:
+    from etcdfix.remediation.change import Change
+    from etcdfix.remediation.present import Present
+
+
+def foretold_of(found: Examination) -> Foretold:
+    """Return what an API server that has our configuration says of a value."""
+    verdict = found.verdict
+    return Foretold(
+        verdict.upstream_message,
+        empty=verdict.apiserver is ServerBehaviour.SERVES_EMPTY,
+        plugin_silent=verdict.cause is Cause.KMS_UNREACHABLE,
+    )
+
+
+def configuration_wrong(present: Present, change: Change) -> Iterator[RefusedByRule]:
+    """No API server reads what etcdfix cannot read, and nothing in etcd is encrypted where --no-encryption says so."""
+    if change.put is not None:
+        require_unencrypted(present.cluster, change.put)
+    assert present.servers is not None  # one that reads it refuses by itself
+    yield from ()
+
+
+def no_api_server(present: Present, change: Change) -> Iterator[RefusedByRule]:
+    """An API server could contradict: one where a key is declared lost, all where damage is possible.
+
+    A KMS plugin that is silent looks like an outage: then a declaration in a script is not enough either.
+    """
+    of_a_file = change.of(Place.OBJECT)
+    needs = (
+        "--declare-key-lost" if change.accepted.key_lost else f"--from {change.source}" if of_a_file else ""
+    )
+    accepted = change.accepts(Rule.NO_API_SERVER)
+    if present.request.api is None and needs and not accepted:
+        yield unless_accepted(
+            Rule.NO_API_SERVER,
+            f"{needs}: no API server is asked whether it has the key and reads the object",
+            hint="--kubeconfig FILE",
+        )
+    servers = present.servers
+    if present.request.api is not None and servers.authorization is None and not accepted:
+        found = present.name
+        said = "; ".join(f"{asked.server}: {asked.detail}" for asked in servers.answers)
+        may = can_i("get", found.directory.group, found.directory.resource, found.namespace, found.name)
+        denied = any(asked.answer is Answer.DENIED for asked in servers.answers)
+        granted = f"have the user allowed to get it ({may}), or " if denied else ""
+        yield unless_accepted(
+            Rule.NO_API_SERVER,
+            f"no API server could say whether it reads {present.shown} ({said})",
+            hint=f"{granted}name another one: --server URL",
+        )
+    if not change.goes:
+        return
+    if present.found.verdict.damage is Damage.POSSIBLE:
+        yield from _every_one_fails(present)
+    silent = present.found.verdict.cause is Cause.KMS_UNREACHABLE
+    if (
+        change.needs_declaration
+        and silent
+        and servers.authorization is None
+        and not change.accepted.at_terminal
+    ):
+        yield refuse(
+            Rule.NO_API_SERVER,
+            f"the KMS plugin of {present.shown} does not answer, which is what an outage looks like, and no API server "
+            "said whether it reads the object",
+            hint="--kubeconfig FILE; only if there is no API server: declare the key lost at a terminal, and type it "
+            "there",
+        )
+
+
+def _every_one_fails(present: Present) -> Iterator[RefusedByRule]:
+    """A server with a new key under the old name leaves a value that looks damaged, and reads it."""
+    key, servers = present.shown, present.servers
+    if present.request.api is None:
+        yield refuse(
+            Rule.NO_API_SERVER,
+            f"{key}: its damage is only possible, and no API server was asked: one with a new key under the old name "
+            "would read it",
+            hint="have every API server asked: --kubeconfig FILE",
+        )
+        return
+    missing = [
+        f"{asked.server}: {asked.answer}"
+        for asked in servers.answers
+        if asked.answer is not Answer.READ_ERROR
+    ]
+    if missing or not servers.all_known:
+        why = "; ".join(missing or servers.warnings) or "service default/kubernetes lists no API server"
+        yield refuse(
+            Rule.NO_API_SERVER,
+            f"{key}: its damage is only possible, and not every API server said that it cannot read it ({why})",
+            hint="see that each API server that service default/kubernetes lists answers, and try again",
+        )

@@ -1,0 +1,204 @@
+"""What speaks for a backup: this audit log, and the history of this etcd.
+
+Without a log it is put only where nothing is. A file that somebody made up has fitting digests too; what it cannot have
+is the digest that the change printed on the day. So nothing here says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from etcdfix.errors import AuditLogUnreadable, RefusedByRule
+from etcdfix.model import Outcome
+from etcdfix.remediation.audit.record import Record, Result, Verb
+from etcdfix.remediation.audit.search import outcomes_of, wrote
+from etcdfix.remediation.audit.verify import broken, is_there, trouble_with
+from etcdfix.remediation.backup.file import ANOMALY, Backup
+from etcdfix.remediation.backup.folder import intent_of
+from etcdfix.remediation.same_etcd import Recorded, hold_against
+from etcdfix.rules import Rule, acceptance, refuse, unless_accepted
+from etcdfix.text.commands import fix
+
+if TYPE_CHECKING:
+    from etcdfix.remediation.change import Change
+    from etcdfix.remediation.present import Present
+
+Refusals = Iterator[RefusedByRule]
+
+BY_ITSELF: Final = (
+    f"a backup is undone by itself with {acceptance(Rule.UNLISTED_SOURCE)} and --expect-value-sha256, the digest that "
+    "the change printed"
+)
+_ANOTHER_LOG: Final = f"keep it as it is, and begin a new one with --audit-log; {BY_ITSELF}"
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """What speaks for a backup.
+
+    Attributes:
+        intent: Of this audit log, that made it; None where the log does not know it.
+        other: Why it is of another etcd; "" where nothing says so.
+        other_past: The same, as the history of the key shows it.
+        unseen: What could not be compared, a sentence; "" for nothing.
+    """
+
+    backup: Backup
+    intent: Record | None
+    other: str
+    other_past: str
+    unseen: str
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What was accepted of it, or could not be compared; one sentence each."""
+        accepted = f"the backup is of another etcd, as accepted: {self.other}" if self.other else ""
+        return tuple(filter(None, (accepted, self.unseen)))
+
+
+def standing_of(backup: Backup, present: Present) -> Standing:
+    """Find out what speaks for a backup.
+
+    Raises:
+        AuditLogUnreadable: The log cannot be read, or its chain is broken.
+        SourceError: What etcd keeps of the key could not be read.
+    """
+    log = present.request.record_paths.log_path
+    intent = _intent_behind(backup, log)
+    recorded = _recorded(backup, intent, log)
+    held = hold_against(present.cluster.now, recorded, present.identity, present.reading)
+    other = held.other_id or held.contradiction
+    return Standing(
+        backup=backup, intent=intent, other=other, other_past=held.contradiction, unseen=held.unseen
+    )
+
+
+def other_cluster_id(_present: Present, change: Change) -> Refusals:
+    """The backup is of this etcd, by its cluster id and by how the key stood at the revisions that it names."""
+    standing = change.standing
+    if standing is not None and standing.other and not change.accepts(Rule.OTHER_CLUSTER_ID):
+        yield unless_accepted(
+            Rule.OTHER_CLUSTER_ID,
+            f"the backup {standing.backup.path} is of another etcd: {standing.other}",
+            hint="name its etcd with --endpoints; or if this etcd was made from its snapshot or its data, and is to "
+            "take its place",
+        )
+
+
+def unlisted_source(present: Present, change: Change) -> Refusals:
+    """The audit log lists the backup, or whoever undoes it brings the digest that the change printed."""
+    if not change.by_itself:
+        return
+    copy, log = change.copy, present.request.record_paths.log_path
+    if not change.accepts(Rule.UNLISTED_SOURCE):
+        yield unless_accepted(
+            Rule.UNLISTED_SOURCE,
+            f"the {copy.where} is no backup that this audit log ({log}) knows",
+            hint=f"name the log that was used then with --audit-log; {BY_ITSELF}",
+        )
+    if not change.expected_digest:
+        yield refuse(
+            Rule.UNLISTED_SOURCE,
+            f"nothing but its own file speaks for the {copy.where}",
+            hint=f"{BY_ITSELF}; a value that reads: {_other_way(present, change)}",
+        )
+
+
+def not_an_object(present: Present, change: Change) -> Refusals:
+    """The backup is about a key that holds an object of the API, where no log speaks for it."""
+    if change.by_itself and change.examined.verdict.outcome is Outcome.NOT_AN_OBJECT:
+        yield refuse(
+            Rule.NOT_AN_OBJECT,
+            f"the {change.copy.where} is about {present.shown}, which holds no object of the API",
+            hint="name the storage prefix of this cluster: --etcd-prefix",
+        )
+
+
+def present(now: Present, change: Change) -> Refusals:
+    """What stands at the key is what the change put there, or nothing."""
+    standing, other_way = change.standing, _other_way(now, change)
+    assert standing is not None  # it is an undo
+    intent, stored = standing.intent, now.reading.stored
+    if intent is not None and intent.is_patch:
+        yield refuse(
+            Rule.PRESENT,
+            f"an API server wrote {now.shown} anew, so the change cannot be undone: the old bytes could not be read",
+            hint="they stay in the backup; what differs can be changed through the API: kubectl edit",
+        )
+    elif stored is not None and intent is None:
+        yield refuse(
+            Rule.PRESENT,
+            f"{now.shown} exists, at mod_revision {stored.mod_revision}: a backup that no audit log speaks for is put "
+            "only where nothing is",
+            hint="name the audit log that knows it with --audit-log",
+        )
+    elif stored is not None and intent is not None:
+        if wrote(now.request.record_paths.log_path, intent, stored):
+            return
+        yield refuse(
+            Rule.PRESENT,
+            f"{now.shown} exists: created at revision {stored.create_revision}, mod_revision {stored.mod_revision}; "
+            f"record {intent.link.sequence} did not put that there, so this is no undo",
+            hint=f"somebody may have created it again; where it cannot be read: {other_way}",
+        )
+
+
+def _other_way(now: Present, change: Change) -> str:
+    return fix(now.key, change.copy.source, seals=True).line(change.request.run)
+
+
+def speaks_for(now: Present, change: Change) -> str:
+    """Return what speaks for a backup that may be undone."""
+    standing = change.standing
+    assert standing is not None  # it is an undo
+    if standing.intent is None:
+        return f"by itself: its own digests fit, and the one that was given; {lost_log(standing.backup)}"
+    if now.absent:
+        return f"record {standing.intent.link.sequence} of this audit log lists these bytes at this key"
+    return f"record {standing.intent.link.sequence} of this audit log put there what stands there now"
+
+
+def lost_log(backup: Backup) -> str:
+    """Say what became of the log that a backup names; if it lists the backup, it is not the one that is written now."""
+    own = Path(backup.intent.audit_log)
+    try:
+        trouble = trouble_with(own)
+        if trouble:
+            return f"its audit log {own} has a broken chain: {trouble}"
+        if not is_there(own):
+            return f"its audit log {own} is not there"
+        if intent_of(backup, own) is not None:
+            return f"its audit log {own} lists it, but another one was named"
+    except AuditLogUnreadable as exc:
+        return f"its log cannot be read: {exc.message}"
+    return f"its audit log {own} does not list it"
+
+
+def _intent_behind(backup: Backup, audit_log: Path) -> Record | None:
+    """Return the intent by whose word the value was at this very key of this very cluster; None where there is none."""
+    try:
+        trouble = trouble_with(audit_log)
+        if trouble:
+            raise broken(audit_log, trouble, hint=_ANOTHER_LOG)
+        return intent_of(backup, audit_log) if is_there(audit_log) else None
+    except AuditLogUnreadable as exc:
+        raise AuditLogUnreadable(exc.message, hint=exc.hint or _ANOTHER_LOG) from exc
+
+
+def _recorded(backup: Backup, intent: Record | None, log: Path) -> Recorded:
+    content = backup.content
+    if content.purpose == ANOMALY:
+        # Members may disagree on what was there: then the history of another one says nothing of it.
+        return msgspec.structs.replace(Recorded.of_backup(content), mod_revision=0)
+    deleted_at = 0
+    if intent is not None and intent.verb is Verb.DELETE:
+        revisions = (
+            int(notes.header_revision or 0)
+            for notes in outcomes_of(log, intent)
+            if notes.outcome == Result.DELETED
+        )
+        deleted_at = max(revisions, default=0)
+    return Recorded.of_backup(content, deleted_at=deleted_at)

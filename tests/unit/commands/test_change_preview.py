@@ -1,0 +1,171 @@
+"""What a person reads before a deletion."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from etcdfix.apiserver.authorization import Authorization
+from etcdfix.apiserver.objects import Answer
+from etcdfix.apiserver.servers import ServerAnswer, ServerAnswers
+from etcdfix.commands.changing.outcome import outcome_report
+from etcdfix.commands.changing.preview import WARNINGS, deletion_preview
+from etcdfix.graph.model import Risk
+from etcdfix.maybe_newer import SimilarCounts
+from etcdfix.model import ClusterIdentity, Outcome
+from etcdfix.remediation.audit.record import Link, Result, Verb
+from etcdfix.remediation.change import Change, ChangeRequest
+from etcdfix.remediation.commit import ChangeOutcome
+from etcdfix.remediation.places import RecordPaths
+from etcdfix.remediation.preflight.cluster import Acceptances
+from etcdfix.remediation.preflight.members import LeaseState
+from etcdfix.remediation.surroundings import Alike
+from etcdfix.report.render.text import text_lines
+from etcdfix.text.commands import RunOptions
+from etcdfix.verdicts.causes import Cause
+from etcdfix.verdicts.examination import Examination
+from etcdfix.verdicts.key_loss import KeyCounts
+from tests.support.checked_values import present_of
+from tests.support.examinations import examination
+
+KEY = b"/registry/secrets/shop/web"
+HOSTILE = "\x1b[2J\u202e"
+AGAIN = RunOptions(
+    ("--endpoints", "a:1"), ("--etcd-prefix", "/kubernetes.io"), ("--encryption-config", "my file")
+)
+ALLOWED = Authorization(user_name=f"alice{HOSTILE}", server="https://api", kube_system_uid="u")
+ANSWERED = ServerAnswers(
+    answers=(
+        ServerAnswer(server="https://api", answer=Answer.READ_ERROR),
+        ServerAnswer(server="https://b", answer=Answer.NO_ANSWER, detail=f"why{HOSTILE}"),
+    ),
+    warnings=(f"there may be more{HOSTILE}",),
+    authorization=ALLOWED,
+)
+
+
+def _lease(*, alive: bool) -> LeaseState:
+    return LeaseState(lease=0x1F, alive=alive, remaining_seconds=42 if alive else 0)
+
+
+def _alike(found: Examination, *counts: KeyCounts, keys: int = 5) -> Alike:
+    return Alike(
+        target=found,
+        counts=dict(zip(found.encryption_keys, counts, strict=True)),
+        transformer_opens=True,
+        similar=SimilarCounts(),
+        unread={},
+        keys=keys,
+    )
+
+
+def _change(
+    found: Examination | None = None,
+    *,
+    declared: str = "",
+    words: tuple[str, ...] = (),
+    warnings: tuple[str, ...] = (),
+    alike: Alike | None = None,
+    **facts: Any,
+) -> Change:
+    found = found if found is not None else examination(KEY)
+    around = alike or _alike(found, *[KeyCounts(opened=3, failed=2)] * len(found.encryption_keys))
+    places = RecordPaths((Path("/b"),), Path("/log"))
+    accepted = Acceptances(key_lost=declared, words=words)
+    request = ChangeRequest(reason="r", accepted=accepted, record_paths=places)
+    change = Change(Verb.DELETE, present_of(found, around, request, **facts), request)
+    change.warnings = warnings
+    return change
+
+
+def _lines(change: Change) -> list[str]:
+    lines = [*text_lines(deletion_preview(change, AGAIN), AGAIN, 100)]
+    assert all(line.isprintable() for line in lines)
+    assert len(lines) <= 30
+    return lines
+
+
+def _text(change: Change) -> str:
+    return " ".join("\n".join(_lines(change)).split())
+
+
+def test_deletion() -> None:
+    lines, text = _lines(_change()), _text(_change())
+    assert lines[0] == f"To delete: {KEY.decode()}"
+    assert "5 keys, at a:1, b:2" in text
+    assert "aescbc/v1/key2: 3 open, 2 fail (this one included)" in text
+    assert "the etcd credentials are the only gate" in text
+    assert "Less destructive 1. " in text
+    assert "See 3 more ways out, and what depends on it" in text
+    assert "Recorded backup in /b, audit log /log; etcdfix undo BACKUP puts it back" in text
+    assert all(text.count(warning) == 1 for warning in WARNINGS)
+    for absent in ("OPEN", "lease", "CLUSTER-BREAKING", "undetermined", "Accepted"):
+        assert absent not in text
+
+
+def test_everything_that_may_be_added() -> None:
+    found = examination(KEY, cause=Cause.WRONG_KEY, rule="secrets,pods", key_fingerprints=("fp:1",))
+    text = _text(
+        _change(
+            found,
+            declared="aescbc/v1/key2",
+            words=("newer-than-known", "cluster-breaking"),
+            warnings=("one", f"two{HOSTILE}", "one"),
+            lease=_lease(alive=True),
+            servers=ANSWERED,
+            identity=ClusterIdentity(),
+            assessment=SimpleNamespace(
+                risk=Risk.CLUSTER_BREAKING, may_be_worse=False, reasons=[SimpleNamespace(text="webhooks use it")],
+                users=[], node="", problems=[], finalizers=[],
+                collection=SimpleNamespace(counts=Counter(), deleted_by_resource={}, caught_up=[]),
+            ),
+            alike=_alike(found, KeyCounts(opened=3, failed=2, damaged=1, undetermined=4), keys=1),
+        )
+    )  # fmt: skip
+    for words in (
+        "(accepted), 1 key, at",
+        "aescbc/v1/key2 of secrets,pods (fp:1): 3 open, 2 fail, 1 of them proven damaged, 4 undetermined",
+        "3 values OPEN under this key",
+        "--declare-key-lost aescbc/v1/key2",
+        "1f, 42 s left",
+        "https://api, for alice",
+        "https://api cannot read it either",
+        "https://b gave no answer: why",
+        "there may be more",
+        "CLUSTER-BREAKING, as accepted: webhooks use it.",
+        "--accept newer-than-known",
+    ):
+        assert words in text, words
+    assert text.count("Warning one") == 1
+
+
+def test_what_is_not_proven_says_so() -> None:
+    found = examination(KEY, outcome=Outcome.UNDETERMINED, cause=Cause.KMS_KEY_UNKNOWN)
+    text = _text(_change(found))
+    assert "NOT PROVEN (kms-key-unknown): the value may be whole; only your declaration deletes it" in text
+
+
+@pytest.mark.parametrize("unread", [{}, {"secrets": 2, "pods": 1}])
+def test_what_comes_back_by_itself_is_said_only_where_nothing_else_fails(unread: dict[str, int]) -> None:
+    around = _change().present.alike
+    checked = _change(alike=msgspec.structs.replace(around, unread=unread))
+    outcome = ChangeOutcome(
+        result=Result.DELETED,
+        detail="",
+        revision=9,
+        backups=("/b",),
+        audit_log=Path("/log"),
+        head=Link(2, "ab"),
+    )
+    report = outcome_report(Verb.DELETE, KEY, outcome, AGAIN, exit_code=0, deleted=checked)
+    told = " ".join(report.afterwards)
+    assert ("LIST works again at once" in told) is (not unread)
+    assert ("2 other values of secrets" in told) is bool(unread)
+    assert ("pods (1)" in told) is bool(unread)
+    assert [one.what for one in report.follow_ups] == ["Undo", "See what is left"]
+    assert len([*text_lines(report.document(), AGAIN, 100)]) <= 30

@@ -14,7 +14,7 @@ from __future__ import annotations
 import msgspec
 
 from etcdfix.apiserver.client import RefusalReason, Reply, Server, decode, malformed, shorten
-from etcdfix.apiserver.objects import APIObject
+from etcdfix.apiserver.objects import APIObject, Served
 from etcdfix.errors import AuthorizationRefused
 from etcdfix.model import ClusterIdentity, GroupResource, KnownBy
 from etcdfix.text.safetext import quote_command
@@ -44,17 +44,6 @@ class Authorization(msgspec.Struct, frozen=True, kw_only=True):
     server: str
     kube_system_uid: str
     verbs: tuple[str, ...] = VERBS
-
-
-class _Metadata(msgspec.Struct):
-    name: str
-    uid: str
-    resource_version: str = msgspec.field(name="resourceVersion", default="")
-
-
-class _Namespace(msgspec.Struct):
-    kind: str
-    metadata: _Metadata
 
 
 class _Attributes(msgspec.Struct, frozen=True):
@@ -180,7 +169,7 @@ def cluster_of(server: Server) -> ClusterIdentity:
     return ClusterIdentity.by_uid(found.metadata.uid if found is not None else "")
 
 
-def _kube_system(server: Server, *, must_answer: bool) -> _Namespace | None:
+def _kube_system(server: Server, *, must_answer: bool) -> Served | None:
     """Return a server's kube-system, from etcd or from its memory; None where it has it in neither."""
     what = "the API server's kube-system namespace"
     hint = (
@@ -195,7 +184,7 @@ def _kube_system(server: Server, *, must_answer: bool) -> _Namespace | None:
             reply = remembered
         elif not must_answer:
             return None
-    found = decode(server.require(reply, what=what, hint=hint), _Namespace, what)
+    found = decode(server.require(reply, what=what, hint=hint), Served, what)
     if found.kind != "Namespace" or found.metadata.name != "kube-system" or not found.metadata.uid:
         raise malformed(what)
     return found

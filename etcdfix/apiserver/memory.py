@@ -26,6 +26,7 @@ from etcdfix.apiserver.objects import (
     NOT_UNDERSTOOD,
     APIObject,
     Said,
+    Served,
     Status,
     other_versions,
 )
@@ -104,21 +105,6 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         # Without the bytes: a traceback ends up in a ticket.
         return f"Remembered({self.word!r}, {self.detail!r}, {len(self.raw)} bytes)"
-
-
-class _Metadata(msgspec.Struct):
-    name: str
-    uid: str
-    resource_version: str = msgspec.field(name="resourceVersion")
-    namespace: str = ""
-    generation: int = 0
-    deletion_timestamp: str | None = msgspec.field(name="deletionTimestamp", default=None)
-
-
-class _Object(msgspec.Struct):
-    api_version: str = msgspec.field(name="apiVersion")
-    kind: str
-    metadata: _Metadata
 
 
 def remember(server: Server, thing: APIObject, *, kind: str = "", metadata_only: bool = False) -> Remembered:
@@ -219,7 +205,7 @@ def _held(body: bytes | None, thing: APIObject, kind: str, *, metadata_only: boo
         size = LONGEST_OBJECT >> 20
         return Remembered(word=Memory.NO_ANSWER, detail=f"the object is larger than {size} MiB")
     try:
-        found = msgspec.json.decode(body, type=_Object)
+        found = msgspec.json.decode(body, type=Served)
         body.decode()
     except NOT_UNDERSTOOD:
         return Remembered(word=Memory.OTHER_OBJECT, detail="its answer is no object that can be understood")
@@ -240,7 +226,7 @@ def _held(body: bytes | None, thing: APIObject, kind: str, *, metadata_only: boo
     return Remembered(word=Memory.HELD, identity=identity, raw=b"" if metadata_only else body)
 
 
-def _misfit(found: _Object, thing: APIObject, kind: str, *, metadata_only: bool) -> str:
+def _misfit(found: Served, thing: APIObject, kind: str, *, metadata_only: bool) -> str:
     metadata = found.metadata
     partial = found.kind == _PARTIAL
     if partial is not metadata_only or not found.kind or (kind and found.kind != kind):

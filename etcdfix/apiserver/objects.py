@@ -119,15 +119,23 @@ class Said(msgspec.Struct, frozen=True):
     failed: bool = False
 
 
-class _Metadata(msgspec.Struct):
+class Metadata(msgspec.Struct):
+    """``meta/v1`` ObjectMeta, as far as it names an object."""
+
     name: str = ""
+    namespace: str = ""
     uid: str = ""
     resource_version: str = msgspec.field(name="resourceVersion", default="")
+    generation: int = 0
+    deletion_timestamp: str | None = msgspec.field(name="deletionTimestamp", default=None)
 
 
-class _Found(msgspec.Struct):
+class Served(msgspec.Struct):
+    """An object, as a server gives it."""
+
     kind: str
-    metadata: _Metadata
+    metadata: Metadata
+    api_version: str = msgspec.field(name="apiVersion", default="")
 
 
 class _Failure(msgspec.Struct):
@@ -231,7 +239,7 @@ def _no_answer(reply: Reply, answered: str) -> Said:
 
 def _judge_found(body: bytes | None, *, certain: bool) -> Said:
     try:
-        found = msgspec.json.decode(body or b"", type=_Found)
+        found = msgspec.json.decode(body or b"", type=Served)
     except NOT_UNDERSTOOD:
         detail = "it answered 200, and the answer cannot be understood"
         return Said(Answer.READS_IT if certain else Answer.NO_ANSWER, detail)

@@ -7,27 +7,36 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
+from typing import Any, Final
 
 import click
 
 from etcdfix import errors
 from etcdfix.cli.exit_codes import MEANINGS
+from etcdfix.cli.options import options_page
 from etcdfix.cli.root import cli
 from etcdfix.remediation.change import DELETE, PATCH, PUT, SEAL, UNDO
 from etcdfix.rules import ELSEWHERE, Rule
 from etcdfix.rules import MEANINGS as ACCEPTED
 
+_SETTINGS: Final[dict[str, Any]] = {
+    "help_option_names": ["-h", "--help"],
+    "max_content_width": 100,
+    "terminal_width": 100,
+}
+
 
 def commands() -> str:
-    """Return the help page of every command."""
+    """Return the help page of every command, and of the options that they share."""
     parts: list[str] = []
     _help_pages(cli, "etcdfix", None, parts)
+    with click.Context(cli, info_name="etcdfix", **_SETTINGS) as page:
+        parts.append(f"## `etcdfix help options`\n\n```text\n{options_page(page)}\n```\n")
     return "\n".join(parts)
 
 
 def _help_pages(command: click.Command, name: str, parent: click.Context | None, parts: list[str]) -> None:
-    settings = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "terminal_width": 100}
-    with click.Context(command, info_name=name, parent=parent, **settings) as page:
+    with click.Context(command, info_name=name, parent=parent, **_SETTINGS) as page:
         parts.append(f"## `{page.command_path}`\n\n```text\n{command.get_help(page)}\n```\n")
         if isinstance(command, click.Group):
             for below in command.list_commands(page):

@@ -203,12 +203,7 @@ def _what_changed() -> str:
 
 def _blame_the_variable(exc: click.ClickException) -> None:
     """Have an error name the variable where a value came from one: nobody typed the option."""
-    if (
-        not isinstance(exc, click.BadParameter)
-        or exc.ctx is None
-        or exc.param is None
-        or exc.param.name is None
-    ):
+    if not isinstance(exc, click.BadParameter) or exc.ctx is None or exc.param is None:
         return
-    if exc.ctx.get_parameter_source(exc.param.name) is ParameterSource.ENVIRONMENT:
+    if exc.ctx.get_parameter_source(exc.param.name or "") is ParameterSource.ENVIRONMENT:
         exc.param_hint = f"the variable {exc.param.envvar}"

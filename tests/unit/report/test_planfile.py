@@ -434,8 +434,8 @@ def grown(path: Path, count: int, *, wrong: tuple[bytes, bytes] = (b"", b"")) ->
 
 
 def what_is_sealed(fields: dict[str, Any]) -> bytes:
-    """Return what the digest of a plan is made of: decisions and the log of its runs are not."""
-    sealed = {name: value for name, value in fields.items() if name not in {"decisions", "audit_log"}}
+    """Return what the digest of a plan is made of: decisions are not."""
+    sealed = {name: value for name, value in fields.items() if name != "decisions"}
     return msgspec.json.encode(sealed | {"content_sha256": ""})
 
 

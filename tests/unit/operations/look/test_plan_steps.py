@@ -1,10 +1,79 @@
+"""In which order objects have their turn, what comes before all of them, and what each is called."""
+
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import pytest
+
 from etcdfix.commands.planning.steps import in_order, steps_for
+from etcdfix.report import sorted_rows
 from etcdfix.report.plan import PlanGroup, PlanStep
 from etcdfix.report.plan_entry import PlanEntry, declaration
 from etcdfix.text.commands import RunOptions
+from tests.support.lost_key import base
 from tests.support.plan_entries import entry, fixable
+from tests.unit.graph.test_recreation import entry_of, of_history
+
+
+def names(*entries: Any) -> list[str]:
+    ordered = in_order(entries)
+    assert [each.order for each in ordered] == list(range(1, len(entries) + 1))
+    return [each.name for each in ordered]
+
+
+def made(name: str, by: str = "cert-manager", comes_back: str = "by-itself", **change: Any) -> Any:
+    settings = {"recreated_by": by, "comes_back": comes_back, "recreate_confidence": "certain", **change}
+    return entry(name=name, key=f"/registry/secrets/shop/{name}", **settings)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"risk": "low", "users": 2}, {"risk": "high", "users": 1}),
+        ({"risk": "none"}, {"risk": "low"}),
+        ({"users": 1}, {"users": 2}),
+        ({}, {"users": 1}),
+        ({"comes_back": "not-needed"}, {"comes_back": "after-a-step"}),
+        ({"comes_back": "by-itself"}, {"comes_back": "after-a-step"}),
+        ({"comes_back": "after-a-step"}, {"comes_back": "no"}),
+        # What is in use waits for a person, and so comes after what nobody makes again but nobody uses.
+        ({"comes_back": "no"}, {"comes_back": "after-a-step", "users": 1}),
+        ({"comes_back": "by-itself", "users": 9}, {"comes_back": "no"}),
+        ({"users": 9, "risk": "high"}, {"outcome": "undetermined"}),
+        ({"outcome": "undetermined"}, {"protected": "kube-system"}),
+        ({"outcome": "undetermined"}, {"risk": "cluster-breaking"}),
+    ],
+)
+def test_what_goes_first(first: dict[str, Any], second: dict[str, Any]) -> None:
+    # Names sort the other way.
+    base: dict[str, Any] = {"recreated_by": "by hand", "comes_back": "no", "risk": "low"}
+    one = entry(name="z", key="/z", **(base | first))
+    two = entry(name="a", key="/a", **(base | second))
+    assert names(two, one) == ["z", "a"]
+
+
+def test_many_are_sorted_on_disk_and_the_same_each_time_they_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sorted_rows, "_MEMORY_BYTES", 2000)
+    entries = [
+        made(f"n-{number % 7}-{number}", f"maker-{number % 3}", users=number % 5) for number in range(200)
+    ]
+    ordered = in_order(entries)
+    few = in_order(entries[:2])
+    assert len(ordered) == 200
+    assert [each.order for each in ordered] == list(range(1, 201))
+    assert {each.name for each in ordered} == {each.name for each in entries}
+    assert ordered == list(ordered)
+    assert ordered != few
+    assert ordered[3] == list(ordered)[3]
+    assert ordered[-1] == list(ordered)[-1]
+    assert ordered[2:5] == list(ordered)[2:5]
+    assert [each.users for each in ordered] == sorted(each.users for each in ordered)
+    with pytest.raises(IndexError):
+        ordered[200]
 
 
 def steps(entries: list[PlanEntry], groups: list[PlanGroup] | None = None) -> dict[str, PlanStep]:
@@ -63,3 +132,20 @@ def test_earlier_revisions_are_saved_before_anything_that_takes_time() -> None:
     at = titles.index(step.title)
     assert titles[at - 1].startswith("Let the KMS plugin decrypt again")
     assert titles[at + 1] == "Look for every other copy"
+
+
+def test_a_list_of_an_account_makes_no_token_of_what_a_pod_uses(tmp_path: Path) -> None:
+    cluster = base()
+    cluster.add("v1", "ServiceAccount", "robot", "shop", secrets=[{"name": "odd"}])
+    container = {"name": "main", "envFrom": [{"secretRef": {"name": "odd"}}]}
+    cluster.pod("web", spec={"containers": [container]})
+    entry = entry_of(cluster, cluster.secret("odd"), tmp_path)
+    assert entry.what == "Secret (type not known), used by serviceaccounts robot, pods web"
+
+
+def test_types_out_of_objects_are_safe_and_short(tmp_path: Path) -> None:
+    cluster = base()
+    entry = of_history(cluster, cluster.secret("target", type="x\x1b[2J" + "y" * 300), tmp_path)
+    assert entry.what.startswith(r"Secret (type x\x1b[2Jyyy")
+    assert entry.what.endswith("y…)")
+    assert len(entry.what) < 150

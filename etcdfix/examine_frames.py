@@ -36,7 +36,6 @@ class Setup(msgspec.Struct, frozen=True, array_like=True):
     custom_resources: tuple[CustomResourceInfo, ...]
     unreadable_crds: tuple[tuple[str, str], ...]
     aggregated_groups: tuple[str, ...]
-    page_file: int | None
     extracted: tuple[str, bytes] | None = None
 
     def __repr__(self) -> str:

@@ -13,19 +13,17 @@ What runs in a worker is :mod:`etcdfix.examine_worker`.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_frames import Answer, Knowledge, Question, Setup, decode_answer, encode, sent_rule
-from etcdfix.examine_worker import TARGET, Extraction, Found, Worker, extraction_of, kms_providers
+from etcdfix.examine_worker import Extraction, Found, extraction_of, kms_providers, make
 from etcdfix.model import StoredValue
 from etcdfix.readers import PlainCounts
 from etcdfix.sources.base import Source
@@ -48,7 +46,6 @@ _BEFORE_AUTO: Final = 20_000
 """With ``auto``, so many values are looked at before workers are started: a scope may hold few."""
 
 _MOST_SEEDS: Final = 128
-_LAST_STREAM: Final = 2
 
 
 class Extracted(Generic[D]):
@@ -101,51 +98,6 @@ def jobs_for(jobs: Jobs, source: Source) -> int:
     return resolve_jobs(jobs, keys=source.estimate(), size_bytes=None, etcd_here=here)
 
 
-class EarlyWorkers(NamedTuple):
-    """Workers that have been started, and wait to be told what they need.
-
-    Attributes:
-        jobs: How many processes look, this one among them.
-        pool: The workers.
-        page_file: The descriptor of the file that pages name places in, as they have it; None where there is none.
-    """
-
-    jobs: int
-    pool: WorkerPool
-    page_file: int | None
-
-
-@contextlib.contextmanager
-def started_early(source: Source, jobs: Jobs, *, everything: bool) -> Iterator[EarlyWorkers | None]:
-    """Start the workers of a file before it is read: they import while its keys are sorted, then wait.
-
-    Yields:
-        None where none is worth it, or not yet.
-
-    Raises:
-        SourceError: The source cannot be read.
-    """
-    several = source.page_file is not None and (jobs != "auto" or everything)
-    count = jobs_for(jobs, source) if several else 1
-    if count == 1:
-        yield None
-        return
-    with _start(source, count) as started:
-        yield started
-
-
-@contextlib.contextmanager
-def _start(source: Source, jobs: int) -> Iterator[EarlyWorkers]:
-    """Start workers for so many processes that look.
-
-    Pages of a file cost nothing to come by, so that this process has the time to be one of them.
-    """
-    with _above_streams(source.page_file) as page_file:
-        count = jobs if page_file is None else jobs - 1
-        with WorkerPool(count, TARGET, None, pass_fds=() if page_file is None else (page_file,)) as pool:
-            yield EarlyWorkers(jobs, pool, page_file)
-
-
 class Helpers:
     """Workers that take the first look at the pages of one source.
 
@@ -160,18 +112,15 @@ class Helpers:
         source: Source,
         jobs: Jobs,
         *,
-        early: EarlyWorkers | None = None,
         extracted: Extracted[Any] | None = None,
     ) -> None:
         self.lost: list[str] = []
-        self._early = early
         self._extracted = extracted
-        self._own: Worker | None = None
         self._examiner = examiner
         self._source = source
         self._reading = reading
-        self._alone = _BEFORE_AUTO if jobs == "auto" and early is None else 0
-        self._jobs = early.jobs if early is not None else jobs_for(jobs, source)
+        self._alone = _BEFORE_AUTO if jobs == "auto" else 0
+        self._jobs = jobs_for(jobs, source)
         self._providers = kms_providers(examiner.transformers)
 
     def looks(self, pages: Iterable[Page]) -> Iterator[Look]:
@@ -189,23 +138,13 @@ class Helpers:
             yield self._look_here(page)
 
     def _looks_of_workers(self, pages: Iterable[Page]) -> Iterator[Look]:
-        early, self._early = self._early, None
-        with contextlib.ExitStack() as stack:
-            started = early or stack.enter_context(_start(self._source, self._jobs))
-            setup = self._encoded_setup(started.page_file)
-            if setup is None:
-                yield from map(self._look_here, pages)
-            else:
-                started.pool.set_up(setup)
-                yield from self._looks_of_pool(started, pages)
-
-    def _looks_of_pool(self, started: EarlyWorkers, pages: Iterable[Page]) -> Iterator[Look]:
-        page_file = started.page_file
-        here = None if page_file is None else partial(self._answer_here, page_file)
-        with started.pool as pool:
-            answers = pool.run(pages, self._question, here)
+        setup = self._encoded_setup()
+        if setup is None:
+            yield from map(self._look_here, pages)
+            return
+        with WorkerPool(self._jobs, make, setup, self._source.page_file) as pool:
             try:
-                for page, answer in answers:
+                for page, answer in pool.run(pages, self._question):
                     told = None if answer is None else _understood(answer, len(page))
                     yield self._look_here(page) if told is None else partial(self._told, page, told)
             finally:
@@ -214,19 +153,14 @@ class Helpers:
     def _look_here(self, page: Page) -> Look:
         return partial(self._examiner.examine_each, page.values())
 
-    def _answer_here(self, page_file: int, page: Page) -> bytes:
-        if self._own is None:
-            self._own = Worker(self._setup(page_file))
-        return self._own.answer(self._question(page))
-
-    def _encoded_setup(self, page_file: int | None) -> bytes | None:
+    def _encoded_setup(self) -> bytes | None:
         """Return what workers need; None where text in it is not Unicode: this process has no need to encode it."""
         try:
-            return encode(self._setup(page_file))
+            return encode(self._setup())
         except UnicodeEncodeError:
             return None
 
-    def _setup(self, page_file: int | None) -> Setup:
+    def _setup(self) -> Setup:
         examiner, readers = self._examiner, self._examiner.readers
         configuration = self._reading.configuration
         return Setup(
@@ -239,7 +173,6 @@ class Helpers:
             tuple(readers.custom_resources.values()),
             tuple(readers.unreadable_crds),
             tuple(sorted(readers.aggregated_groups)),
-            page_file,
             None if self._extracted is None else self._extracted.made_by,
         )
 
@@ -283,19 +216,6 @@ class Helpers:
         opener = self._providers.get((rule, transformer))
         if opener is not None and opener.plugin is not None:
             opener.plugin.opened[kms_key_id] += count
-
-
-@contextlib.contextmanager
-def _above_streams(descriptor: int | None) -> Iterator[int | None]:
-    """Give a descriptor under a number that no worker needs for its pipes: a file gets that of a closed stream."""
-    if descriptor is None or descriptor > _LAST_STREAM:
-        yield descriptor
-        return
-    other = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _LAST_STREAM + 1)
-    try:
-        yield other
-    finally:
-        os.close(other)
 
 
 def _understood(answer: bytes, places: int) -> Answer[Examination] | None:

@@ -1,4 +1,4 @@
-"""The first look at the values of pages as a worker takes it; also this process, where the pages are of a file.
+"""The first look at the values of pages as a worker takes it.
 
 A worker is told of the seeds that KMS plugins have given so far and that opened values. It never talks to a plugin:
 values that one has to be asked about are left unexamined.
@@ -32,9 +32,6 @@ from etcdfix.verdicts.examination import Examination
 D = TypeVar("D")
 
 Found = Examination | KMSPending
-
-TARGET: Final = f"{__name__}:make"
-"""Names :func:`make` for other processes."""
 
 # Text that is not Unicode, or a number too large: the other process has no need to encode it.
 _NOT_TO_BE_SENT: Final = (ValueError, OverflowError)
@@ -89,15 +86,16 @@ def _without_bytes(found: Examination) -> Examination:
     return msgspec.structs.replace(found, stored=_NOTHING)
 
 
-def make(setup: bytes) -> Callable[[bytes], bytes]:
-    """Return what answers the questions of one run; for a worker."""
-    return Worker(decode_setup(setup)).answer
+def make(setup: bytes, page_file: int | None) -> Callable[[bytes], bytes]:
+    """Return what answers the questions of one run; for a worker.
+
+    ``page_file`` is the descriptor of the file that pages name places in; None where there is none.
+    """
+    return _Worker(decode_setup(setup), page_file).answer
 
 
-class Worker:
-    """Takes the first look at pages."""
-
-    def __init__(self, setup: Setup) -> None:
+class _Worker:
+    def __init__(self, setup: Setup, page_file: int | None) -> None:
         self._untold = _Untold()
         transformers = None
         if setup.rules is not None:
@@ -120,8 +118,8 @@ class Worker:
         )
         self._providers = kms_providers(transformers)
         self._image: Image = b""
-        if setup.page_file is not None:
-            self._image = mmap.mmap(setup.page_file, 0, access=mmap.ACCESS_READ)
+        if page_file is not None:
+            self._image = mmap.mmap(page_file, 0, access=mmap.ACCESS_READ)
 
     def _plugin_for(self, _provider: KMSProvider) -> _AbsentPlugin:
         return _AbsentPlugin(self._untold)

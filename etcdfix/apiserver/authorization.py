@@ -102,10 +102,7 @@ def authorize(
         raise ValueError("resource and name must not be empty")
     user_name = _user_name(server)
     for verb in verbs:
-        wanted = _Attributes(
-            group=thing.group, resource=thing.resource, namespace=thing.namespace, name=thing.name, verb=verb
-        )
-        _check_access(server, wanted)
+        _check_access(server, verb, thing)
     return Authorization(user_name=user_name, server=server.address, kube_system_uid=cluster.uid, verbs=verbs)
 
 
@@ -122,7 +119,7 @@ def authorize_all(server: Server, *, group: str, resource: str) -> str:
     """
     user_name = _user_name(server)
     for verb in VERBS:
-        _check_access(server, _Attributes(group=group, resource=resource, verb=verb))
+        _check_access(server, verb, APIObject(group, "", resource, "", ""))
     return user_name
 
 
@@ -194,24 +191,29 @@ def _user_name(server: Server) -> str:
     what = "the name of its user"
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
-        found = decode(server.request("POST", _SUBJECT_REVIEW, body, what=what), _SubjectReview, what)
+        found = decode(
+            server.require(server.send("POST", _SUBJECT_REVIEW, body), what=what), _SubjectReview, what
+        )
     except AuthorizationRefused:
         # Servers before 1.28 do not serve it; a name is good to have, not a condition.
         return UNKNOWN_USER
     return shorten(found.status.user_info.username) or UNKNOWN_USER
 
 
-def _check_access(server: Server, attributes: _Attributes) -> None:
-    what = f"the permission to {attributes.verb} {_object_name(attributes)}"
-    asked = {name: value for name, value in msgspec.structs.asdict(attributes).items() if value}
+def _check_access(server: Server, verb: str, thing: APIObject) -> None:
+    every = f"every object of {GroupResource(thing.group, thing.resource)}"
+    what = f"the permission to {verb} {thing if thing.name else every}"
+    wanted = _Attributes(thing.resource, verb, thing.name, thing.group, thing.namespace)
+    asked = {name: value for name, value in msgspec.structs.asdict(wanted).items() if value}
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": asked},
     }
     hint = "kubectl --kubeconfig FILE auth can-i create selfsubjectaccessreviews.authorization.k8s.io"
-    found = decode(server.request("POST", _ACCESS_REVIEW, body, what=what, hint=hint), _AccessReview, what)
-    if found.kind != "SelfSubjectAccessReview" or found.spec.attributes != attributes:
+    reply = server.send("POST", _ACCESS_REVIEW, body)
+    found = decode(server.require(reply, what=what, hint=hint), _AccessReview, what)
+    if found.kind != "SelfSubjectAccessReview" or found.spec.attributes != wanted:
         raise malformed(what)
     status = found.status
     if status.evaluation_error:
@@ -224,9 +226,7 @@ def _check_access(server: Server, attributes: _Attributes) -> None:
         raise AuthorizationRefused(
             f"the API server denies {what}{because}",
             reason=RefusalReason.DENIED,
-            hint=can_i(
-                attributes.verb, attributes.group, attributes.resource, attributes.namespace, attributes.name
-            ),
+            hint=can_i(verb, thing.group, thing.resource, thing.namespace, thing.name),
         )
 
 
@@ -235,10 +235,3 @@ def can_i(verb: str, group: str, resource: str, namespace: str, name: str) -> st
     place = ["-n", namespace] if namespace else [] if name else ["--all-namespaces"]
     what = f"{GroupResource(group, resource)}/{name}" if name else str(GroupResource(group, resource))
     return quote_command(["kubectl", "--kubeconfig", "FILE", "auth", "can-i", verb, what, *place])
-
-
-def _object_name(attributes: _Attributes) -> str:
-    if not attributes.name:
-        return f"every object of {GroupResource(attributes.group, attributes.resource)}"
-    place = f"{attributes.namespace}/" if attributes.namespace else ""
-    return f"{GroupResource(attributes.group, attributes.resource)} {place}{attributes.name}"

@@ -192,14 +192,9 @@ class Server:
         accept: str = "application/json",
         longest: int = LONGEST_ANSWER,
     ) -> Reply | NoReply:
-        """Send one request that asks, once.
+        """Send one request that asks, once: ``GET``, or ``POST`` for a review, which is answered and not kept.
 
-        Args:
-            method: Of HTTP: ``GET``, or ``POST`` for a review, which is answered and not kept.
-            path: Behind the server's address.
-            body: Sent as JSON; None for nothing.
-            accept: Media types.
-            longest: How many bytes of an answer are read.
+        At most ``longest`` bytes of an answer are read.
 
         Raises:
             ValueError: Any other method.
@@ -210,14 +205,8 @@ class Server:
 
     def merge_patch(self, path: str, body: Any, *, longest: int, seconds: float) -> Reply | NoReply:
         """Send one JSON merge patch, once; for :mod:`etcdfix.remediation.patcher` alone."""
-        return self._exchange(
-            "PATCH",
-            path,
-            body,
-            longest=longest,
-            content_type="application/merge-patch+json",
-            seconds=seconds,
-        )
+        media = "application/merge-patch+json"
+        return self._exchange("PATCH", path, body, longest=longest, content_type=media, seconds=seconds)
 
     def _exchange(
         self,
@@ -255,14 +244,6 @@ class Server:
         # A date may stand there too; API servers write seconds.
         retry_after = int(wait) if re.fullmatch(r"\d{1,6}", wait, re.ASCII) else None
         return Reply(status, found if len(found) <= longest else None, retry_after)
-
-    def request(self, method: str, path: str, body: Any = None, *, what: str, hint: str = "") -> bytes:
-        """Send one request, once, and :meth:`require` its answer.
-
-        Raises:
-            AuthorizationRefused: Any other answer, or none.
-        """
-        return self.require(self.send(method, path, body), what=what, hint=hint)
 
     def require(self, reply: Reply | NoReply, *, what: str, hint: str = "") -> bytes:
         """Return the body of an answer that says 200 or 201.

@@ -20,7 +20,7 @@ from etcdfix.report.schema import SCHEMAS, schema_of
 _VARIABLE: Final = "_ETCDFIX_COMPLETE"  # click's own: it answers the shell when this is set
 
 
-@click.command("version", cls=Command)
+@click.command("version", cls=Command, epilog="")
 def version() -> int:
     """Print the version, what it runs on, and which releases of Kubernetes and reports it knows."""
     require_output()
@@ -31,7 +31,7 @@ def version() -> int:
     return 0
 
 
-@click.command("completion", cls=Command)
+@click.command("completion", cls=Command, epilog="")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(*, shell: str) -> int:
     """Print the script that has a shell complete commands, options and the words that an option takes.
@@ -69,7 +69,7 @@ Readers ignore fields that they do not know, and treat an outcome that they do n
 """
 
 
-@click.command("schema", cls=Command, help=_HELP)
+@click.command("schema", cls=Command, epilog="", help=_HELP)
 @click.argument("name", type=click.Choice(list(_ALL)), default="report", metavar="[NAME]")
 def schema(name: str) -> int:
     """Print one schema."""

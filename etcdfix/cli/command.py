@@ -66,13 +66,34 @@ _quiet_option: Final = shared(
 )  # fmt: skip
 
 
+def codes(good: str, findings: str = "", incomplete: str = "", *, refused: str = "", source: str = "") -> str:
+    """Return the exit codes 0, 1, 3, 4 and 5 of a command for its page, a line each; 2 is the same everywhere."""
+    own = {0: good, 1: findings, 3: incomplete, 4: refused, 5: source}
+    return "\n".join(f"{code}  {text}" for code, text in own.items() if text)
+
+
+OF_A_LOOK: Final = codes(
+    "nothing wrong",
+    "findings, differences, losses or failures",
+    "something is undetermined, or was lost midway (wins over 1)",
+    source="nothing could be examined",
+)
+OF_A_CHANGE: Final = codes(
+    "done, or the dry run would be",
+    incomplete="outcome unknown or anomalous",
+    refused="refused by a safety rule; nothing was changed",
+    source="etcd could not be asked; nothing was changed",
+)
+
+
 class Command(click.Command):
-    """A command of etcdfix."""
+    """A command of etcdfix; ``epilog`` is what its exit codes say, where that is not what they say of most."""
 
     changing = False
+    exit_codes = OF_A_LOOK
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
-        super().__init__(*args, **attributes)
+        super().__init__(*args, **{"epilog": self.exit_codes, **attributes})
         _quiet_option(self)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -106,6 +127,7 @@ class ChangingCommand(Command):
     """
 
     changing = True
+    exit_codes = OF_A_CHANGE
 
     def __init__(self, *args: Any, **attributes: Any) -> None:
         super().__init__(*args, **attributes)

@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import codes
+from etcdfix.cli.command import Command, codes
 from etcdfix.cli.inputs import what_to_read
 from etcdfix.cli.keys import wanted_scope
 from etcdfix.cli.look import open_look

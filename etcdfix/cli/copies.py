@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import codes
 from etcdfix.cli.inputs import what_to_read
 from etcdfix.cli.keys import wanted_scope
 from etcdfix.cli.look import open_look, record_paths, where_to_look
@@ -16,14 +15,8 @@ from etcdfix.cli.options import FILE, look_options, scope_options, where_else_op
 from etcdfix.commands.copies import CopiesRequest, find_copies
 from etcdfix.report.saved_report import load_report
 
-_CODES = codes(
-    "every object has a good copy, or none is unreadable or was deleted",
-    "an object has no good copy: doubtful ones alone, or none",
-    incomplete="a place could not be looked into, something is undetermined or was lost (wins over 1)",
-)
 
-
-@click.command("copies", cls=Command, epilog=_CODES)
+@click.command("copies", cls=Command)
 @scope_options
 @click.option(
     "--from-report", type=FILE, metavar="FILE",

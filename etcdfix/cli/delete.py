@@ -10,7 +10,6 @@ import click
 
 from etcdfix.cli.changing import open_change
 from etcdfix.cli.command import ChangingCommand
-from etcdfix.cli.exit_codes import OF_A_CHANGE
 from etcdfix.cli.keys import one_key
 from etcdfix.cli.options import (
     CLUSTER_RULES,
@@ -33,7 +32,7 @@ from etcdfix.report.planfile import load_plan
 from etcdfix.rules import Rule, acceptance
 
 
-@click.command("delete", cls=ChangingCommand, epilog=OF_A_CHANGE)
+@click.command("delete", cls=ChangingCommand)
 @click.argument("key")
 @acknowledgement_option
 @click.option(

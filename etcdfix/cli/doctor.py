@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import codes, report_exit_code
+from etcdfix.cli.exit_codes import report_exit_code
 from etcdfix.cli.inputs import what_to_read
 from etcdfix.cli.look import api_access, read_files, record_paths, report_place
 from etcdfix.cli.options import (
@@ -21,14 +21,8 @@ from etcdfix.commands.doctor import Doctor
 from etcdfix.commands.opening import open_plugins
 from etcdfix.report.render import CASE_FORMS
 
-_CODES = codes(
-    "nothing failed; there may be warnings",
-    "a check failed; an etcd that cannot be reached is one",
-    incomplete="nothing failed, and something could not be told",
-)
 
-
-@click.command("doctor", cls=Command, epilog=_CODES)
+@click.command("doctor", cls=Command)
 @look_options(tuple(CASE_FORMS))
 @access_options
 @backup_dirs_option

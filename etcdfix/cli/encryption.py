@@ -8,8 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from etcdfix.cli.command import Group
-from etcdfix.cli.exit_codes import codes
+from etcdfix.cli.command import Group, codes
 from etcdfix.cli.inputs import what_to_read
 from etcdfix.cli.keys import wanted_scope
 from etcdfix.cli.look import open_look, record_paths, report_place
@@ -71,10 +70,7 @@ def _whole_fields(inputs: Inputs, configuration: EncryptionConfiguration | None)
     }
 
 
-@command.command(
-    "usage",
-    epilog=codes("everything was seen and decided", "", "something is undetermined, or could not be read"),
-)
+@command.command("usage")
 @backup_dirs_option
 @in_option((Place.SNAPSHOT,))
 @look_options()
@@ -103,14 +99,7 @@ def usage(*, backup_dirs: tuple[Path, ...], places: tuple[Named, ...], **options
         return look.tell_of_everything(found, request.run)
 
 
-_TRY_CODES = codes(
-    "the candidates open everything that cannot be read today, or everything can be",
-    "something is opened by no candidate",
-    "could not be told: a KMS plugin gave no answer, or not everything was read (wins over 1)",
-)
-
-
-@command.command("try", epilog=_TRY_CODES)
+@command.command("try")
 @scope_options
 @in_option((Place.CANDIDATE,))
 @look_options()
@@ -168,9 +157,7 @@ def what_if_(*, new_config: Path, **options: Any) -> int:
         return look.tell_of_everything(found, request.run)
 
 
-@command.command(
-    "check", epilog=codes("no error and no warning; there may be advice", "errors or warnings; see --fail-on")
-)
+@command.command("check")
 @click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE...")
 @click.option(
     "--fail-on", type=click.Choice(LEVELS), default="warning", show_default=True,

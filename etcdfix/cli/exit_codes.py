@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from enum import IntEnum
-from typing import Final
 
 from etcdfix.commands.scan import ScanResult
 from etcdfix.commands.scanning.pipeline import FAILING
@@ -39,21 +38,6 @@ MEANINGS: dict[ExitCode, str] = {
 }
 """Of every command that looks. One that is ended early gives the partial report, where there is one; ``--timeout`` ends
 with 3, and with 5 without any."""
-
-
-def codes(good: str, findings: str = "", incomplete: str = "", *, refused: str = "", source: str = "") -> str:
-    """Return the exit codes 0, 1, 3, 4 and 5 of a command for its page, a line each; 2 is the same everywhere."""
-    own = {0: good, 1: findings, 3: incomplete, 4: refused, 5: source}
-    return "\n".join(f"{code}  {text}" for code, text in own.items() if text)
-
-
-OF_A_CHANGE: Final = codes(
-    "done, or the dry run would be",
-    incomplete="outcome unknown or anomalous",
-    refused="refused by a safety rule; nothing was changed",
-    source="etcd could not be asked; nothing was changed",
-)
-"""Of every command that changes one key."""
 
 
 def report_exit_code(report: Report, ended: EndedEarly | None) -> int:

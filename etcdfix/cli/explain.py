@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ExitCode, codes
+from etcdfix.cli.exit_codes import ExitCode
 from etcdfix.cli.inputs import what_to_read
 from etcdfix.cli.keys import is_key, wanted_object
 from etcdfix.cli.look import Look, nothing, open_look, record_paths, report_place, where_to_look
@@ -21,15 +21,8 @@ from etcdfix.report.explain import Shows
 from etcdfix.scope import ObjectWord, ScopeRequest
 from etcdfix.storagekey import display
 
-_CODES = codes(
-    "explained; a key that can be read, or that holds no object of the API",
-    "the key cannot be read, is inconsistent, or is gone",
-    "the key is undetermined, or something was lost midway (wins over 1)",
-    source="nothing is known of the key, or the source is unreachable or unreadable",
-)
 
-
-@click.command("explain", cls=Command, epilog=_CODES)
+@click.command("explain", cls=Command)
 @click.argument("word", metavar="[KEY|TYPE/NAME|CAUSE]", default="")
 @click.option(
     "--history",

@@ -9,7 +9,6 @@ import click
 
 from etcdfix.cli.changing import open_change
 from etcdfix.cli.command import ChangingCommand
-from etcdfix.cli.exit_codes import OF_A_CHANGE
 from etcdfix.cli.keys import one_key
 from etcdfix.cli.options import (
     CLUSTER_RULES,
@@ -46,7 +45,7 @@ _RULES = (
 )
 
 
-@click.command("fix", cls=ChangingCommand, epilog=OF_A_CHANGE)
+@click.command("fix", cls=ChangingCommand)
 @click.argument("key")
 @from_option
 @in_option()

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Final
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ExitCode, codes
+from etcdfix.cli.exit_codes import ExitCode
 from etcdfix.cli.inputs import what_to_read
 from etcdfix.cli.keys import is_key, named_key, wanted_namespace
 from etcdfix.cli.look import record_paths
@@ -42,15 +42,8 @@ from etcdfix.sources.base import Source
 _CONTENTS: Final = ("yaml", "json")
 _HOW: Final = "write a KEY that starts with /, RESOURCE [NAME]... -n NAMESPACE, or TYPE/NAME..."
 
-_CODES = codes(
-    "shown, and nothing wrong with it",
-    "something cannot be read, or is inconsistent: standard error says what",
-    incomplete="something is undetermined, missing, or was lost midway (wins over 1)",
-    source="no object of the name exists, or the source is unreachable, unreadable, or another etcd",
-)
 
-
-@click.command("get", cls=Command, epilog=_CODES)
+@click.command("get", cls=Command)
 @click.argument("what", nargs=-1, metavar="KEY | RESOURCE [NAME]... | TYPE/NAME...")
 @namespace_options
 @source_options

@@ -10,9 +10,8 @@ from typing import Any, Final
 import click
 import msgspec
 
-from etcdfix.cli.command import ChangingCommand, Group
+from etcdfix.cli.command import ChangingCommand, Group, codes
 from etcdfix.cli.confirm import Terminal
-from etcdfix.cli.exit_codes import codes
 from etcdfix.cli.inputs import gather_inputs
 from etcdfix.cli.look import record_paths, report_place
 from etcdfix.cli.options import (

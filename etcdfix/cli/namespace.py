@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ExitCode, codes
+from etcdfix.cli.exit_codes import ExitCode
 from etcdfix.cli.inputs import what_to_read
 from etcdfix.cli.look import nothing, open_look
 from etcdfix.cli.options import look_options
@@ -18,14 +18,8 @@ from etcdfix.errors import ConfigurationError
 from etcdfix.graph.cluster import ClusterIndex
 from etcdfix.storagekey import StorageLayout
 
-_CODES = codes(
-    "nothing blocks it",
-    "something blocks it, or may, or is left behind; or its object is missing or unreadable",
-    source="no such namespace, or the source is unreachable or unreadable",
-)
 
-
-@click.command("namespace", cls=Command, epilog=_CODES)
+@click.command("namespace", cls=Command)
 @click.argument("name")
 @look_options()
 def command(*, name: str, **options: Any) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ExitCode, codes
+from etcdfix.cli.exit_codes import ExitCode
 from etcdfix.cli.inputs import what_to_read
 from etcdfix.cli.look import read_files, report_place
 from etcdfix.cli.options import (
@@ -53,16 +53,11 @@ class PlanCommand(Command):
         return super().make_context(info_name, args, parent, **extra)
 
 
-_CODES = codes(
-    "nothing of the report is broken any more",
-    "there is something to decide about",
-    "something is undetermined, the report was cut, or something was lost midway (wins over 1)",
-)
 _SETTLED = frozenset({"gone", "readable"})
 _UNDETERMINED = "undetermined"
 
 
-@click.command("plan", cls=PlanCommand, epilog=_CODES)
+@click.command("plan", cls=PlanCommand)
 @click.option(
     "--from-report",
     type=FILE,

@@ -9,9 +9,8 @@ from typing import Any
 import click
 
 from etcdfix.cli.changing import request_fields, require_reason
-from etcdfix.cli.command import ChangingCommand
+from etcdfix.cli.command import ChangingCommand, codes
 from etcdfix.cli.confirm import Terminal
-from etcdfix.cli.exit_codes import codes
 from etcdfix.cli.inputs import configuration_of, gather_inputs
 from etcdfix.cli.keys import named_key
 from etcdfix.cli.look import api_access, record_paths

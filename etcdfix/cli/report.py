@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from etcdfix.cli.command import Group
-from etcdfix.cli.exit_codes import ExitCode, codes
+from etcdfix.cli.command import Group, codes
+from etcdfix.cli.exit_codes import ExitCode
 from etcdfix.cli.look import report_place
 from etcdfix.cli.options import FILE, report_options
 from etcdfix.cli.output import say, say_incomplete
@@ -52,14 +52,7 @@ def render(*, file: Path, output: str, **options: Any) -> int:
     return ExitCode.INCOMPLETE if reasons else ExitCode.NOTHING_WRONG
 
 
-_DIFF_CODES = codes(
-    "nothing new",
-    "the later report has new findings",
-    "a report is incomplete, or they are of two clusters (wins over 1)",
-)
-
-
-@command.command("diff", epilog=_DIFF_CODES)
+@command.command("diff")
 @click.argument("earlier", type=FILE)
 @click.argument("later", type=FILE)
 @report_options()
@@ -81,15 +74,7 @@ def diff(*, earlier: Path, later: Path, **options: Any) -> int:
     return ExitCode.INCOMPLETE if not found.complete else ExitCode.FINDINGS if found.counts.new else 0
 
 
-_MERGE_CODES = codes(
-    "nothing is wrong in any report",
-    "a report has findings that its baseline did not know",
-    "a report is incomplete or cannot be read (wins over 1)",
-    source="no file is a whole report",
-)
-
-
-@command.command("merge", epilog=_MERGE_CODES)
+@command.command("merge")
 @click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE...")
 @report_options()
 def merge(*, files: tuple[Path, ...], **options: Any) -> int:

@@ -9,8 +9,8 @@ from typing import Any
 import click
 import msgspec
 
-from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import codes, report_exit_code
+from etcdfix.cli.command import Command, codes
+from etcdfix.cli.exit_codes import report_exit_code
 from etcdfix.cli.inputs import gather_inputs, what_to_read
 from etcdfix.cli.keys import is_key, named_key, wanted_namespace
 from etcdfix.cli.look import api_access, record_paths, report_place

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import codes, scan_exit_code
+from etcdfix.cli.exit_codes import scan_exit_code
 from etcdfix.cli.inputs import what_to_read
 from etcdfix.cli.keys import wanted_scope
 from etcdfix.cli.look import ReportPlace, open_look
@@ -28,12 +28,6 @@ from etcdfix.text.commands import RunOptions
 from etcdfix.text.notes import Note
 
 _NONE: Final = "none"
-_CODES: Final = codes(
-    "nothing wrong",
-    "findings: decrypt-failure, decode-failure or inconsistent (see --fail-on); with --orphans, orphans",
-    "something is undetermined, or was lost midway (wins over 1)",
-    source="nothing was examined",
-)
 
 
 def _fail_on(_context: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[Outcome, ...]:
@@ -50,7 +44,7 @@ def _fail_on(_context: click.Context, _parameter: click.Parameter, text: str | N
     return tuple(Outcome(word) for word in words if word != _NONE)
 
 
-@click.command("scan", cls=Command, epilog=_CODES)
+@click.command("scan", cls=Command)
 @scope_options
 @look_options(SCAN_FORMS)
 @click.option(

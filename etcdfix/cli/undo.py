@@ -9,7 +9,6 @@ import click
 
 from etcdfix.cli.changing import open_change
 from etcdfix.cli.command import ChangingCommand
-from etcdfix.cli.exit_codes import OF_A_CHANGE
 from etcdfix.cli.options import CLUSTER_RULES, accept_option, change_options, expectation_options
 from etcdfix.cli.output import show_preview
 from etcdfix.commands.changing.preview import undo_preview
@@ -20,7 +19,7 @@ from etcdfix.remediation.checks.encryption import looks_enveloped
 from etcdfix.rules import Rule
 
 
-@click.command("undo", cls=ChangingCommand, epilog=OF_A_CHANGE)
+@click.command("undo", cls=ChangingCommand)
 @click.argument("backup")
 @accept_option(
     Rule.UNLISTED_SOURCE, Rule.CLUSTER_BREAKING, Rule.EXPIRED_LEASE, Rule.OTHER_CLUSTER_ID, *CLUSTER_RULES

@@ -16,7 +16,7 @@ from etcdfix.encryption.envelope import transformer_name
 from etcdfix.errors import EndedEarly
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import examine_all, no_progress
-from etcdfix.examine_jobs import Helpers, Jobs, started_early
+from etcdfix.examine_jobs import Helpers, Jobs
 from etcdfix.in_scope import beside, pages_in, resolved, searched_for
 from etcdfix.interruptions import interruptions_held
 from etcdfix.model import Outcome
@@ -104,27 +104,26 @@ def run_scan(
         ConfigurationError: The scope names something that does not exist.
         SourceError: Nothing could be read.
     """
-    with started_early(source, jobs, everything=request.scope.everything) as early:
-        examiner = Examiner.of_cluster(source, request, plugins)
-        scope, ranges = resolved(request.scope, examiner, source)
-        cluster = examiner.kube_system_uid(source)
-        again = with_what_it_keeps(request.run, source)
-        request = msgspec.structs.replace(request, scope=scope, run=again)
-        denied: list[bytes] = []
-        header = _header(source, request, cluster)
-        writer.begin(header)
-        with contextlib.closing(FindingPipeline(source, examiner, request, writer)) as pipeline:
-            ending = examine_all(
-                examiner,
-                pages_in(source, ranges, denied),
-                pipeline.take,
-                plain=pipeline.take_plain,
-                helpers=Helpers(examiner, request, source, jobs, early=early) if jobs != 1 else None,
-                targets=searched_for(ranges),
-                progress=partial(progress, failed=lambda: pipeline.failed),
-                beyond=beside(source, examiner.layout, ranges),
-            )
-            (summary, first), ended = _uncut(pipeline.end, ending.ended)
+    examiner = Examiner.of_cluster(source, request, plugins)
+    scope, ranges = resolved(request.scope, examiner, source)
+    cluster = examiner.kube_system_uid(source)
+    again = with_what_it_keeps(request.run, source)
+    request = msgspec.structs.replace(request, scope=scope, run=again)
+    denied: list[bytes] = []
+    header = _header(source, request, cluster)
+    writer.begin(header)
+    with contextlib.closing(FindingPipeline(source, examiner, request, writer)) as pipeline:
+        ending = examine_all(
+            examiner,
+            pages_in(source, ranges, denied),
+            pipeline.take,
+            plain=pipeline.take_plain,
+            helpers=Helpers(examiner, request, source, jobs) if jobs != 1 else None,
+            targets=searched_for(ranges),
+            progress=partial(progress, failed=lambda: pipeline.failed),
+            beyond=beside(source, examiner.layout, ranges),
+        )
+        (summary, first), ended = _uncut(pipeline.end, ending.ended)
     summary.kms = _plugins_asked(plugins) if plugins is not None else []
     prefix = request.layout.prefix
     within = [key for key in denied if key.startswith(request.layout.prefix_bytes)]

@@ -19,14 +19,13 @@ from typing import ClassVar, Final
 import msgspec
 
 from etcdfix.encryption import config_file
-from etcdfix.encryption.config_file import Problem, decode
+from etcdfix.encryption.config_file import REFUSED, Problem, decode
 from etcdfix.encryption.config_rules import (
     DEFAULT_API_VERSION,
     DEFAULT_TIMEOUT,
-    broken_rules,
     given_members,
     key_bytes,
-    odd_parts,
+    problems_of,
     socket_path,
 )
 from etcdfix.encryption.keyring import KeyMaterial, is_key_text, shown
@@ -173,7 +172,8 @@ def parse_configuration(raw: bytes, *, path: str) -> EncryptionConfiguration:
         ConfigurationError: The API server would refuse the file.
     """
     rules = decode_rules(raw, path=path)
-    problems = [*broken_rules(rules)]
+    found = [*problems_of(rules)]
+    problems = [one for one in found if one.kind == REFUSED]
     if problems:
         raise refusal(path, raw, problems)
     made_by = find_mark(raw, (entry or "" for rule in rules for entry in rule.resources or ()))
@@ -190,7 +190,7 @@ def parse_configuration(raw: bytes, *, path: str) -> EncryptionConfiguration:
             for rule in rules
             if (entries := [entry or "" for entry in rule.resources or () if not is_mark(entry or "")])
         ),
-        warnings=tuple(dict.fromkeys([*made, *(one.trouble for one in odd_parts(rules))])),
+        warnings=tuple(dict.fromkeys([*made, *(one.trouble for one in found)])),
         made_by=made_by,
     )
 

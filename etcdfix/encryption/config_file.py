@@ -37,17 +37,23 @@ _STEP = re.compile(r"\.([^.\[\]]+)|\[([0-9]+)\]")
 Path = tuple[str | int, ...]
 
 
+REFUSED = "refused"
+
+
 class Problem(NamedTuple):
-    """Why the API server would refuse a file.
+    """Why the API server would refuse a file, or what is odd about it.
 
     Attributes:
         path: Where: names of fields and indexes from the top down; empty for the file itself.
         trouble: What is wrong there; without key material.
+        kind: ``refused``; another word that does not change for what API servers take, some of them not, or to no
+            effect.
     """
 
     path: Path
     trouble: str
     hint: str
+    kind: str = REFUSED
 
 
 class _Fields(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):

@@ -18,15 +18,14 @@ from typing import Final, NamedTuple
 import msgspec
 
 from etcdfix.encryption.config import find_mark, is_mark, place_of
-from etcdfix.encryption.config_file import Key, Path, Rule
+from etcdfix.encryption.config_file import REFUSED, Key, Path, Rule
 from etcdfix.encryption.config_rules import (
     EVERYTHING,
-    broken_rules,
     given_members,
     key_bytes,
     narrowest_first,
-    odd_parts,
     parse_group_resource,
+    problems_of,
     rule_name,
 )
 from etcdfix.encryption.envelope import transformer_name
@@ -66,8 +65,6 @@ _NEXT: Final = {
     "not-covered": "Name it in a rule, if it holds anything secret.",
     "same-name-other-bytes": "Give every key a name that was never used.",
     "repeated-key": "Make a new key for a rotation, or remove one of the two.",
-    "kms-v1": "Move to KMS v2: add it in front, have every value written again, then remove this provider.",
-    "kms-name-twice": "Keep the provider that your values need. Scan with each one alone to see which.",
     "file-mode": "Run chmod 600 as the user that runs the API server.",
     "made-for-reading": "Check which provider comes first for each resource, then remove the mark.",
     "identity-missing": "Scan with this file first, to see that no value is stored unencrypted any more.",
@@ -76,7 +73,6 @@ _NEXT: Final = {
     "aescbc": "Use KMS v2, or secretbox where you have no KMS.",
     "aesgcm": "Plan regular rotations, or use KMS v2, which has a new data key for every value.",
     "secretbox": "Use KMS v2 where that matters.",
-    "empty-entry": "Remove it.",
 }
 _ADVICE: Final = tuple(_NEXT)[tuple(_NEXT).index("identity-missing") :]
 
@@ -125,10 +121,14 @@ def _transformer(kind: str, name: str, version: str = "") -> str:
 def lint(raw: bytes, rules: Sequence[Rule], *, mode: int | None = None) -> list[LintFinding]:
     """Say what is wrong with a configuration, the worst first."""
     found = []
-    for problem in broken_rules(rules):
+    for problem in problems_of(rules):
         line, place = line_of(raw, problem.path), place_of(problem.path)
-        told = f"API servers refuse this: {problem.trouble}"
-        found.append(LintFinding("refused", LintLevel.ERROR, line, place, told, problem.hint))
+        told, level = f"the file {problem.trouble}", LintLevel.WARNING
+        if problem.kind == REFUSED:
+            told, level = f"API servers refuse this: {problem.trouble}", LintLevel.ERROR
+        elif problem.kind == "empty-entry":
+            level = LintLevel.ADVICE
+        found.append(LintFinding(problem.kind, level, line, place, told, problem.hint))
     for check, path, message, advice in _advice(raw, rules, mode):
         level = LintLevel.ADVICE if advice or check in _ADVICE else LintLevel.WARNING
         line = line_of(raw, path) if path else 0
@@ -154,7 +154,6 @@ def _advice(raw: bytes, rules: Sequence[Rule], mode: int | None) -> Iterator[_Fo
     for index, rule in enumerate(rules):
         if not any(is_mark(entry or "") for entry in rule.resources or ()):
             yield from _providers(("resources", index), rule)
-    yield from (_Found(odd.kind, odd.path, f"the file {odd.trouble}") for odd in odd_parts(rules))
 
 
 def _coverage(named: set[GroupResource]) -> Iterator[_Found]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from etcdfix.encryption.config_file import KMS, Key, Path, Problem, Provider, Rule
@@ -24,7 +23,7 @@ DEFAULT_API_VERSION = "v1"
 DEFAULT_TIMEOUT = "3s"
 MEMBERS = ("aescbc", "aesgcm", "secretbox", "kms", "identity")
 
-_KEY_SIZES = {"aescbc": (16, 24, 32), "aesgcm": (16, 24, 32), "secretbox": (32,)}
+KEY_SIZES = {"aescbc": (16, 24, 32), "aesgcm": (16, 24, 32), "secretbox": (32,)}
 _NOT_IN_THE_API = {"apiserveripinfo", "serviceipallocations", "servicenodeportallocations"}
 _OLD_KEY = "Take the key from a backup of this file: a new key cannot read what the old one wrote."
 _RESOURCES = (
@@ -32,6 +31,8 @@ _RESOURCES = (
 )
 _PROVIDERS = "Give every provider a list element of its own: - aescbc: {…}, then - identity: {}"
 _KMS = "A kms provider needs apiVersion (v1 or v2), a name of its own and an endpoint such as unix:///run/kms.sock"
+_MOVE = "Move to KMS v2: add it in front, have every value written again, then remove this provider."
+_TWICE = "Keep the provider that your values need. Scan with each one alone to see which."
 _MASKED = "Move the entry for the single resource above the wildcard: the first match must be the narrowest."
 
 # An endpoint as Go's net/url.Parse takes it (ParseEndpoint of k8s.io/kms/pkg/util): the path of a socket alone counts.
@@ -92,11 +93,8 @@ def given_members(provider: Provider) -> list[str]:
     return [name for name in MEMBERS if getattr(provider, name) is not None]
 
 
-def broken_rules(rules: Sequence[Rule]) -> Iterator[Problem]:
-    """Yield every broken rule.
-
-    A name used by two KMS v1 providers is let through, as by a server without automatic reload.
-    """
+def problems_of(rules: Sequence[Rule]) -> Iterator[Problem]:
+    """Yield every broken rule, and what some API server refuses or ignores; that has a kind of its own."""
     if not rules:
         yield Problem(("resources",), "the list is missing or empty", _RESOURCES)
     earlier: set[GroupResource] = set()
@@ -112,43 +110,6 @@ def broken_rules(rules: Sequence[Rule]) -> Iterator[Problem]:
             yield from _provider((*path, "providers", position), provider, kms_names)
 
 
-class Odd(NamedTuple):
-    """What API servers take, some of them not, or to no effect; ``kind`` is one word that does not change."""
-
-    kind: str
-    path: Path
-    trouble: str
-
-
-def odd_parts(rules: Sequence[Rule]) -> Iterator[Odd]:
-    """Yield what is odd about a file that API servers take."""
-    names: set[str] = set()
-    for index, rule in enumerate(rules):
-        for position, entry in enumerate(rule.resources or ()):
-            if not entry:
-                path: Path = ("resources", index, "resources", position)
-                yield Odd("empty-entry", path, "has an empty resource entry, which matches nothing")
-        for position, provider in enumerate(rule.providers or ()):
-            if provider.kms is None:
-                continue
-            path, name = ("resources", index, "providers", position, "kms"), provider.kms.name or ""
-            if (provider.kms.api_version or DEFAULT_API_VERSION) == "v1":
-                yield Odd(
-                    "kms-v1",
-                    path,
-                    "uses KMS v1, which is deprecated: API servers from 1.29 on refuse it without "
-                    "--feature-gates=KMSv1=true",
-                )
-                if name in names:
-                    yield Odd(
-                        "kms-name-twice",
-                        (*path, "name"),
-                        "uses one KMS provider name twice, which an API server with "
-                        "--encryption-provider-config-automatic-reload refuses",
-                    )
-            names.add(name)
-
-
 def _entries(path: Path, entries: Sequence[str], earlier: set[GroupResource]) -> Iterator[Problem]:
     if not entries:
         yield Problem(path, "the list is missing or empty", _RESOURCES)
@@ -162,6 +123,9 @@ def _entries(path: Path, entries: Sequence[str], earlier: set[GroupResource]) ->
     ):
         yield Problem(path, "a wildcard stands beside a resource that it covers", _RESOURCES)
     for position, (entry, wanted) in enumerate(zip(entries, parsed, strict=True)):
+        if not entry:
+            told = "has an empty resource entry, which matches nothing"
+            yield Problem((*path, position), told, "Remove it.", "empty-entry")
         trouble = _entry_trouble(entry, wanted)
         if trouble:
             yield Problem((*path, position), f"{shown(entry)} {trouble}", _RESOURCES)
@@ -197,7 +161,7 @@ def _provider(path: Path, provider: Provider, kms_names: set[str]) -> Iterator[P
     elif provider.identity is None:
         (member,) = members
         keys = getattr(provider, member).keys
-        yield from _keys((*path, member, "keys"), keys or [], _KEY_SIZES[member])
+        yield from _keys((*path, member, "keys"), keys or [], KEY_SIZES[member])
 
 
 def _keys(path: Path, keys: Sequence[Key], sizes: tuple[int, ...]) -> Iterator[Problem]:
@@ -226,6 +190,13 @@ def _kms(path: Path, kms: KMS, names: set[str]) -> Iterator[Problem]:
         yield Problem((*path, "apiVersion"), f"{shown(version)} is neither v1 nor v2", _KMS)
     if not name:
         yield Problem((*path, "name"), "a provider needs a name", _KMS)
+    if version == "v1":
+        told = "uses KMS v1, which is deprecated: API servers from 1.29 on refuse it without --feature-gates=KMSv1=true"
+        yield Problem(path, told, _MOVE, "kms-v1")
+        if name in names:
+            told = "uses one KMS provider name twice, which an API server with "
+            flag = "--encryption-provider-config-automatic-reload refuses"
+            yield Problem((*path, "name"), told + flag, _TWICE, "kms-name-twice")
     if version != "v1" and ":" in name:
         yield Problem((*path, "name"), f"{shown(name)} has a colon, which only v1 takes", _KMS)
     if version != "v1" and name in names:

@@ -21,7 +21,7 @@ from etcdfix.encryption.config import ProviderType
 from etcdfix.encryption.known_starts import LEAST_ODDS_BITS, LookInto, RecognisedStart, Structures
 from etcdfix.encryption.providers.aesgcm import NONCE_SIZE
 from etcdfix.encryption.transformer import KMSReader, ResourceTransformers, Transformers
-from etcdfix.encryption.undo import Search, kms_candidates
+from etcdfix.encryption.undo import Fixed, Search, kms_candidates
 from etcdfix.model import Attempt, Found, GroupResource, Look, Peek, PeekState
 
 _EQUAL_BYTES: Final = re.compile(rb"(.)\1{15}", re.DOTALL)
@@ -74,7 +74,7 @@ def peek(
     if place is None:
         return Peek(PeekState.NOT_POSSIBLE)
     own = transformers.for_resource(resource)
-    search = Search(request.key, request.other_keys, structures, look)
+    looking = _Looking(request, place, Search(request.key, request.other_keys, structures, look), look)
     readers = [reader for reader in own.kms_readers if request.data.startswith(reader.prefix)]
     candidates = list(local_candidates(request.data, place, own, transformers))
     for reader in readers:
@@ -83,12 +83,16 @@ def peek(
     if request.thorough and place.provider == ProviderType.KMS:
         elsewhere, not_asked = _behind_other_plugins(request.data, place, own, transformers, readers)
         candidates += elsewhere
+    search = looking.search
     best = surest((candidate, search.recognise(candidate)) for candidate in candidates)
     found = None
     if best is not None:
-        found = _described(best, search, request, place, look)
+        found = looking.described(best)
+    elif request.thorough and place.provider == ProviderType.KMS:
+        bodies = ((reader, request.data[len(reader.prefix) :]) for reader in readers)
+        found = looking.fixed(search.undo_kms(reader, own.rule or "", body) for reader, body in bodies)
     elif request.thorough:
-        found = _undone(candidates, readers, own, search, request, place, look)
+        found = looking.fixed(search.undo_noise(candidate) for candidate in candidates if candidate.named)
     if found is not None and found.odds_bits >= LEAST_ODDS_BITS:
         return found
     return Peek(
@@ -131,67 +135,55 @@ def _kms_version(data: bytes) -> bytes:
     return data.split(b":", 4)[3]
 
 
-def _described(best: Shown, search: Search, request: PeekRequest, place: Place, look: LookInto) -> Peek:
-    candidate = best.candidate
-    opened = candidate.cipher.read(candidate.body, request.key)
-    opens = not isinstance(opened, Attempt)
-    seen = look(candidate.cipher.plaintext(candidate.body))
-    undone = None
-    if not (opens and candidate.cipher.authenticated):
-        undone = search.undo(candidate, seen) if request.thorough else search.other_key(candidate, seen)
-    found = _right_key(candidate, best.start, seen, undone, search, place, opens=opens)
-    if opens or not candidate.cipher.bound:
+class _Looking(NamedTuple):
+    """What a look at one value goes by."""
+
+    request: PeekRequest
+    place: Place
+    search: Search
+    look: LookInto
+
+    def described(self, best: Shown) -> Peek:
+        candidate, search = best.candidate, self.search
+        opened = candidate.cipher.read(candidate.body, self.request.key)
+        opens = not isinstance(opened, Attempt)
+        seen = self.look(candidate.cipher.plaintext(candidate.body))
+        undone = None
+        if not (opens and candidate.cipher.authenticated):
+            find = search.undo if self.request.thorough else search.other_key
+            undone = find(candidate, seen)
+        found = self._right_key(candidate, best.start, seen, undone, opens=opens)
+        # Behind the nonce; there the start of the object was just seen.
+        overwritten = _EQUAL_BYTES.search(candidate.body, NONCE_SIZE) is not None
+        if overwritten and candidate.cipher.bound and not opens:
+            return msgspec.structs.replace(found, equal_bytes=True)
         return found
-    # Behind the nonce; there the start of the object was just seen.
-    overwritten = _EQUAL_BYTES.search(candidate.body, NONCE_SIZE) is not None
-    return msgspec.structs.replace(found, equal_bytes=overwritten) if overwritten else found
 
-
-def _undone(
-    candidates: list[Candidate],
-    readers: list[KMSReader],
-    own: ResourceTransformers,
-    search: Search,
-    request: PeekRequest,
-    place: Place,
-    look: LookInto,
-) -> Peek | None:
-    if place.provider == ProviderType.KMS:
-        rule = own.rule or ""
-        tries = (search.undo_kms(reader, rule, request.data[len(reader.prefix) :]) for reader in readers)
-    else:
-        tries = (search.undo_noise(candidate) for candidate in candidates if candidate.named)
-    fixed = next(filter(None, tries), None)
-    if fixed is None:
+    def fixed(self, tries: Iterable[Fixed | None]) -> Peek | None:
+        """Return what the first try that fits shows."""
+        for fixed in filter(None, tries):
+            seen = self.look(fixed.plaintext)
+            return self._right_key(fixed.candidate, fixed.start, seen, fixed.found, opens=False)
         return None
-    seen = look(fixed.plaintext)
-    return _right_key(fixed.candidate, fixed.start, seen, fixed.found, search, place, opens=False)
 
-
-def _right_key(
-    candidate: Candidate,
-    start: RecognisedStart,
-    seen: Look,
-    undone: Found | None,
-    search: Search,
-    place: Place,
-    *,
-    opens: bool,
-) -> Peek:
-    return Peek(
-        PeekState.RIGHT_KEY,
-        rule=candidate.rule,
-        transformer=candidate.transformer,
-        key_fingerprint=candidate.key_fingerprint,
-        named=candidate.named,
-        opens=opens,
-        bound=candidate.cipher.bound,
-        encoding=start.encoding,
-        wrong_bits=start.wrong_bits,
-        odds_bits=math.floor(start.bits - math.log2(search.tried)),
-        candidates=search.tried,
-        look=seen,
-        undone=undone,
-        too_short=place.too_short,
-        name_may_go_on=place.name_may_go_on,
-    )
+    def _right_key(
+        self, candidate: Candidate, start: RecognisedStart, seen: Look, undone: Found | None, *, opens: bool
+    ) -> Peek:
+        tried = self.search.tried
+        return Peek(
+            PeekState.RIGHT_KEY,
+            rule=candidate.rule,
+            transformer=candidate.transformer,
+            key_fingerprint=candidate.key_fingerprint,
+            named=candidate.named,
+            opens=opens,
+            bound=candidate.cipher.bound,
+            encoding=start.encoding,
+            wrong_bits=start.wrong_bits,
+            odds_bits=math.floor(start.bits - math.log2(tried)),
+            candidates=tried,
+            look=seen,
+            undone=undone,
+            too_short=self.place.too_short,
+            name_may_go_on=self.place.name_may_go_on,
+        )

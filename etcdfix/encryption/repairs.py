@@ -23,7 +23,6 @@ from etcdfix.encryption.kms.envelopes import (
     validate_encrypted_object,
 )
 from etcdfix.encryption.kms.transformer import (
-    INFO_SIZE,
     MOST_WITNESSES,
     DataKey,
     KMSv1Transformer,
@@ -34,7 +33,7 @@ from etcdfix.encryption.providers import cipher_of
 from etcdfix.encryption.providers.aescbc import BLOCK_SIZE, AESCBCCipher, without_padding
 from etcdfix.encryption.providers.aesgcm import AESGCMCipher
 from etcdfix.encryption.transformer import ConfiguredKey, KMSReader, ResourceTransformers
-from etcdfix.encryption.undo import INFO, parsed, recalled
+from etcdfix.encryption.undo import parsed, recalled
 from etcdfix.model import Attempt, RepairKind
 
 MOST_PREFIX_BITS: Final = 3
@@ -241,16 +240,14 @@ def _kms_v2_data(
     structures: Structures,
 ) -> Iterator[Rewrite]:
     """Yield a value with one bit of its encrypted data turned, under the key that the plugin gave for it."""
-    there = key.unchecked(sealed) if key is not None else None
-    if key is None or there is None:
+    found = key.unchecked(sealed) if key is not None else None
+    if key is None or found is None:
         return
-    cipher, body = there
+    cipher, body = found
     yield from _bits(data, begin + len(sealed) - len(body), body, cipher, etcd_key, structures)
-    for at in range(INFO_SIZE if key.seeded else 0):
-        for bit in range(8):
-            other = key.unchecked(turned(sealed, at, bit))
-            if other is not None and structures.recognise(other[0].start(other[1])) is not None:
-                yield _turned(data, begin, Flip(INFO, at, bit))
+    for flip, other, there in key.other_infos(sealed):
+        if structures.recognise(other.start(there)) is not None:
+            yield _turned(data, begin, flip)
 
 
 def _opens_kms_v2(body: bytes, opener: KMSv2Transformer, etcd_key: bytes) -> bool:

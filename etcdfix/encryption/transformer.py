@@ -1,8 +1,7 @@
 """Transformers, upstream's word for what opens stored values: from stored bytes to plaintext, in the server's order.
 
-Two roads, one result. The fast road walks a flat list of (complete prefix, cipher) and returns the first
-plaintext. Where nothing opens, the exact road walks providers and keys as the API server nests them and
-collects what each one said. The exact road alone would do; the tests hold the fast one against it.
+The API server nests providers and keys; here they stand in one flat list, in the same order, and the first plaintext
+wins. Where nothing opens, what each one said is put together as the API server does it.
 
 Sources: ``k8s.io/apiserver/pkg/storage/value/transformer.go`` (order, aggregation, stale) and
 ``…/server/options/encryptionconfig/config.go`` (prefixes, look-up per resource).
@@ -19,6 +18,7 @@ import msgspec
 from etcdfix.encryption.cipher import Cipher
 from etcdfix.encryption.config import (
     EncryptionConfiguration,
+    IdentityProvider,
     KeyedProvider,
     KMSProvider,
     Provider,
@@ -102,110 +102,79 @@ def no_plugin(_provider: KMSProvider) -> None:
     """Return no plugin: values of KMS providers are then undetermined."""
 
 
-_Quick = Callable[[bytes, bytes], Plaintext | Attempt | None]
-"""Returns None where the exact road is needed to know more."""
+_Read = Callable[[bytes, bytes], Plaintext | Attempt]
 
 
-class _Keyed:
-    """An aescbc, aesgcm or secretbox element: the API server's search, one level down, over its keys."""
+class _Provider(NamedTuple):
+    """One element of a provider list: local ciphers, one for each key; or what opens KMS values; or neither."""
 
-    def __init__(self, provider: KeyedProvider) -> None:
-        self.type = provider.type
-        self.prefix = f"k8s:enc:{provider.type}:v1:".encode()
-        self.keys = [
-            ConfiguredKey(
-                transformer_name(self.type, "v1", key.name),
-                self.type,
-                self.prefix + key.name.encode() + b":",
-                key.material,
-            )
-            for key in provider.keys
-        ]
-        self._ciphers = [cipher_of(self.type, key.material.expose()) for key in provider.keys]
+    type: ProviderType
+    prefix: bytes
+    keys: tuple[ConfiguredKey, ...]
+    ciphers: tuple[Cipher, ...] = ()
+    kms: KMSReader | None = None
 
-    def quick(self, *, later: bool) -> Iterator[tuple[bytes, _Quick]]:
-        for index, key in enumerate(self.keys):
-            yield key.prefix, self._quick(index, stale=later or index != 0)
-
-    def _quick(self, index: int, *, stale: bool) -> _Quick:
-        key, cipher = self.keys[index], self._ciphers[index]
-        skip, read, authenticated = len(key.prefix), cipher.read, cipher.authenticated
-        transformer, fingerprint = key.transformer, key.key_fingerprint
-
-        def quick(data: bytes, etcd_key: bytes) -> Plaintext | Attempt:
-            plaintext = read(data[skip:], etcd_key)
-            if isinstance(plaintext, Attempt):
-                return plaintext
-            return Plaintext(plaintext, transformer, stale, "", fingerprint, authenticated)
-
-        return quick
-
-    def read(self, data: bytes, etcd_key: bytes) -> Plaintext | list[Attempt]:
-        failures: list[Attempt] = []
-        for index, (key, cipher) in enumerate(zip(self.keys, self._ciphers, strict=True)):
-            if not data.startswith(key.prefix):
-                continue
-            result = cipher.read(data[len(key.prefix) :], etcd_key)
-            if not isinstance(result, Attempt):
-                fingerprint = key.key_fingerprint
-                return Plaintext(result, key.transformer, index != 0, "", fingerprint, cipher.authenticated)
-            failures.append(
-                msgspec.structs.replace(
-                    result, transformer=key.transformer, key_fingerprint=key.key_fingerprint
+    @classmethod
+    def of(cls, provider: Provider, plugin_for: PluginFor) -> _Provider:
+        if isinstance(provider, KeyedProvider):
+            prefix = f"k8s:enc:{provider.type}:v1:".encode()
+            keys = tuple(
+                ConfiguredKey(
+                    transformer_name(provider.type, "v1", key.name),
+                    provider.type,
+                    prefix + key.name.encode() + b":",
+                    key.material,
                 )
+                for key in provider.keys
             )
-        if not failures:
-            name, errors = transformer_name(self.type, "v1", ""), (_NO_KEY_ERRORS[self.type],)
-            failures.append(Attempt(FailureReason.NO_KEY_MATCHED, errors, transformer=name))
-        return failures
+            ciphers = tuple(cipher_of(provider.type, key.material.expose()) for key in provider.keys)
+            return cls(provider.type, prefix, keys, ciphers)
+        if isinstance(provider, KMSProvider):
+            prefix = f"k8s:enc:kms:{provider.api_version}:{provider.name}:".encode()
+            name = transformer_name(ProviderType.KMS, provider.api_version, provider.name)
+            plugin = plugin_for(provider)
+            opener = KMSv1Transformer(plugin) if provider.api_version == "v1" else KMSv2Transformer(plugin)
+            key = ConfiguredKey(name, ProviderType.KMS, prefix)
+            return cls(ProviderType.KMS, prefix, (key,), kms=KMSReader(prefix, name, opener))
+        # Its prefix is empty, so it is asked about every value.
+        return cls(ProviderType.IDENTITY, b"", (ConfiguredKey(IDENTITY, ProviderType.IDENTITY, b""),))
+
+    def readers(self, *, later: bool) -> Iterator[tuple[ConfiguredKey, _Read]]:
+        """Yield what opens values that are encrypted; ``later``: another provider writes."""
+        for number, (key, cipher) in enumerate(zip(self.keys, self.ciphers, strict=False)):
+            yield key, _local_reader(key, cipher, stale=later or number != 0)
+        if self.kms is not None:
+            yield self.keys[0], _kms_reader(self.kms, later=later)
 
 
-class _KMS:
-    """A kms element; quick for values whose DEK seed has opened others."""
+def _local_reader(key: ConfiguredKey, cipher: Cipher, *, stale: bool) -> _Read:
+    skip, opens, authenticated = len(key.prefix), cipher.read, cipher.authenticated
+    transformer, fingerprint = key.transformer, key.key_fingerprint
 
-    def __init__(self, provider: KMSProvider, plugin: KMSPlugin | None) -> None:
-        self.prefix = f"k8s:enc:kms:{provider.api_version}:{provider.name}:".encode()
-        self.transformer = transformer_name(ProviderType.KMS, provider.api_version, provider.name)
-        self.keys = [ConfiguredKey(self.transformer, ProviderType.KMS, self.prefix)]
-        opener = KMSv1Transformer(plugin) if provider.api_version == "v1" else KMSv2Transformer(plugin)
-        self.reader = KMSReader(self.prefix, self.transformer, opener)
-        self._opener = opener
+    def read(data: bytes, etcd_key: bytes) -> Plaintext | Attempt:
+        plaintext = opens(data[skip:], etcd_key)
+        if isinstance(plaintext, Attempt):
+            return plaintext
+        return Plaintext(plaintext, transformer, stale, "", fingerprint, authenticated)
 
-    def quick(self, *, later: bool) -> Iterator[tuple[bytes, _Quick]]:
-        opener, start, transformer = self._opener, len(self.prefix), self.transformer
-        if not isinstance(opener, KMSv2Transformer):
-            return
-        read = opener.read_known
-
-        def quick(data: bytes, etcd_key: bytes) -> Plaintext | None:
-            found = read(data, start, etcd_key)
-            if found is None:
-                return None
-            return Plaintext(found[0], transformer, later or found[1], found[2])
-
-        yield self.prefix, quick
-
-    def read(self, data: bytes, etcd_key: bytes) -> Plaintext | list[Attempt]:
-        result = self._opener.read(data[len(self.prefix) :], etcd_key)
-        named = msgspec.structs.replace(result, transformer=self.transformer)
-        return named if isinstance(named, Plaintext) else [named]
+    return read
 
 
-class _Identity:
-    """An identity element: its prefix is empty, so it is asked about every value."""
+def _kms_reader(reader: KMSReader, *, later: bool) -> _Read:
+    """Return what reads KMS values; it is quick for those whose DEK seed has opened others."""
+    opener, start, transformer = reader.opener, len(reader.prefix), reader.transformer
+    read_known = opener.read_known if isinstance(opener, KMSv2Transformer) else None
 
-    prefix = b""
-    keys = (ConfiguredKey(IDENTITY, ProviderType.IDENTITY, b""),)
+    def read(data: bytes, etcd_key: bytes) -> Plaintext | Attempt:
+        known = read_known(data, start, etcd_key) if read_known is not None else None
+        if known is not None:
+            return Plaintext(known[0], transformer, later or known[1], known[2])
+        found = opener.read(data[start:], etcd_key)
+        if isinstance(found, Attempt):
+            return found
+        return msgspec.structs.replace(found, transformer=transformer, stale=later or found.stale)
 
-    def quick(self, *, later: bool) -> Iterator[tuple[bytes, _Quick]]:  # noqa: ARG002 - as its siblings
-        return iter(())  # plaintext never gets so far
-
-    def read(self, data: bytes, etcd_key: bytes) -> Plaintext | list[Attempt]:  # noqa: ARG002 - as its siblings
-        # Its refusal is dropped: a user sees it only for a resource without an entry in the configuration.
-        return [] if data.startswith(ENCRYPTED_PREFIX) else Plaintext(data, IDENTITY, stale=False)
-
-
-_Provider = _Keyed | _KMS | _Identity
+    return read
 
 
 class ResourceTransformers:
@@ -221,30 +190,25 @@ class ResourceTransformers:
     """
 
     __slots__ = (
-        "_failed",
-        "_identity_stale",
-        "_providers",
-        "_quick",
-        "_said",
-        "has_identity",
-        "keys",
-        "kms_readers",
-        "prefixes",
-        "rule",
-    )
+        "_failures", "_identity_stale", "_places", "_providers", "_readers",
+        "has_identity", "keys", "kms_readers", "prefixes", "rule",
+    )  # fmt: skip
 
     def __init__(self, rule: str | None, providers: Sequence[_Provider]) -> None:
         self.rule = rule
         self.keys = tuple(key for provider in providers for key in provider.keys)
         self.prefixes = tuple(key.prefix for key in self.keys if key.prefix)
-        self.kms_readers = tuple(provider.reader for provider in providers if isinstance(provider, _KMS))
+        self.kms_readers = tuple(provider.kms for provider in providers if provider.kms is not None)
         self._providers = tuple(providers)
-        self._failed: TransformFailure | None = None
-        self._said: dict[tuple[tuple[bytes, Attempt], ...], TransformFailure] = {}
-        self._quick = tuple(
-            quick for index, provider in enumerate(providers) for quick in provider.quick(later=index != 0)
-        )
-        identities = [index for index, provider in enumerate(providers) if isinstance(provider, _Identity)]
+        self._failures: dict[object, TransformFailure] = {}
+        found = [
+            (at, key, read)
+            for at, provider in enumerate(providers)
+            for key, read in provider.readers(later=at != 0)
+        ]
+        self._places = tuple((at, key) for at, key, _ in found)
+        self._readers = tuple((number, key.prefix, read) for number, (_, key, read) in enumerate(found))
+        identities = [at for at, one in enumerate(providers) if one.type is ProviderType.IDENTITY]
         self.has_identity = bool(identities)
         self._identity_stale = bool(identities) and identities[0] != 0
 
@@ -266,29 +230,27 @@ class ResourceTransformers:
         Raises:
             KMSPending: A plugin has not answered yet.
         """
-        said: list[tuple[bytes, Attempt]] = []
+        said: list[tuple[int, Attempt]] = []
         if data.startswith(ENCRYPTED_PREFIX):
-            for prefix, quick in self._quick:
+            for number, prefix, read in self._readers:
                 if data.startswith(prefix):
-                    result = quick(data, key)
+                    result = read(data, key)
                     if isinstance(result, Plaintext):
                         return result
-                    if result is not None:
-                        said.append((prefix, result))
+                    said.append((number, result))
         elif self.has_identity:
             return Plaintext(data, IDENTITY, self._identity_stale)
-        if not said:
-            return self.search(data, key)
-        # Local keys whose names the value begins with have all been asked: what comes of it are these few words.
-        place = tuple(said)
-        failed = self._said.get(place)
+        # The keys that said something tell which providers a value begins with.
+        told: object = tuple(said) or self._begun(data)
+        failed = self._failures.get(told)
         if failed is None:
-            found = self.search(data, key)
-            assert isinstance(found, TransformFailure)  # every key that could open it has been asked
-            if len(self._said) >= _MOST_SAID:
-                self._said.clear()
-            failed = self._said[place] = found
+            if len(self._failures) >= _MOST_SAID:
+                self._failures.clear()
+            failed = self._failures[told] = self._failure(self._begun(data), said)
         return failed
+
+    def _begun(self, data: bytes) -> tuple[int, ...]:
+        return tuple(at for at, provider in enumerate(self._providers) if data.startswith(provider.prefix))
 
     @contextmanager
     def learning_nothing(self) -> Iterator[None]:
@@ -303,7 +265,7 @@ class ResourceTransformers:
 
     def start_over(self) -> None:
         """Forget which data keys of KMS opened values, and what was said of those that did not open."""
-        self._said.clear()
+        self._failures.clear()
         for reader in self.kms_readers:
             reader.opener.start_over()
 
@@ -315,34 +277,26 @@ class ResourceTransformers:
             if data.startswith(reader.prefix)
         )
 
-    def search(self, data: bytes, key: bytes) -> Plaintext | TransformFailure:
-        """Do what :meth:`read` does, step by step as the API server does it.
-
-        Raises:
-            KMSPending: A plugin has not answered yet.
-        """
-        failures: list[Attempt] = []
-        for index, provider in enumerate(self._providers):
-            if not data.startswith(provider.prefix):
-                continue
-            result = provider.read(data, key)
-            if isinstance(result, Plaintext):
-                return msgspec.structs.replace(result, stale=result.stale or index != 0)
-            failures += result
-        if not failures:
-            if self.rule is None:
-                return TransformFailure(FailureReason.IDENTITY_REFUSED, _REFUSED_ERROR)
+    def _failure(self, begun: Sequence[int], said: Sequence[tuple[int, Attempt]]) -> TransformFailure:
+        """Return what comes of what keys said, and of the providers that a value begins with."""
+        attempts: list[Attempt] = []
+        for at in begun:
+            own = [(self._places[number][1], one) for number, one in said if self._places[number][0] == at]
+            for key, one in own:
+                named = {"transformer": key.transformer, "key_fingerprint": key.key_fingerprint}
+                attempts.append(msgspec.structs.replace(one, **named))
+            kind = self._providers[at].type
+            if not own and kind in _NO_KEY_ERRORS:
+                name, errors = transformer_name(kind, "v1", ""), (_NO_KEY_ERRORS[kind],)
+                attempts.append(Attempt(FailureReason.NO_KEY_MATCHED, errors, transformer=name))
+        # The refusal of identity is dropped: a user sees it only for a resource without an entry in the configuration.
+        if not attempts and self.rule is None:
+            return TransformFailure(FailureReason.IDENTITY_REFUSED, _REFUSED_ERROR)
+        if not attempts:
             return TransformFailure(FailureReason.NO_PROVIDER_MATCHED, _NO_PREFIX_ERROR)
-        return self._failure(tuple(failures))
-
-    def _failure(self, attempts: tuple[Attempt, ...]) -> TransformFailure:
-        """Return what comes of several failures; of a lost key it is the same for every value."""
-        if self._failed is not None and self._failed.attempts == attempts:
-            return self._failed
         known = all(attempt.errors for attempt in attempts)
         message = aggregate(error for attempt in attempts for error in attempt.errors) if known else ""
-        self._failed = TransformFailure(_overall(attempts), message, attempts)
-        return self._failed
+        return TransformFailure(_overall(attempts), message, tuple(attempts))
 
 
 class Transformers:
@@ -356,7 +310,7 @@ class Transformers:
     def __init__(self, rules: Mapping[GroupResource, ResourceTransformers], names: frozenset[str]) -> None:
         self.names = names
         self._rules = dict(rules)
-        self._not_covered = ResourceTransformers(None, [_Identity()])
+        self._not_covered = ResourceTransformers(None, [_Provider.of(IdentityProvider(), no_plugin)])
         self._found: dict[GroupResource, ResourceTransformers] = {}
         self._ciphers: dict[tuple[ProviderType, str], Cipher] = {}
 
@@ -371,7 +325,7 @@ class Transformers:
         gathered: dict[GroupResource, list[_Provider]] = {}
         names = set()
         for rule in configuration.rules:
-            providers = [_provider(provider, plugin_for) for provider in rule.providers]
+            providers = [_Provider.of(provider, plugin_for) for provider in rule.providers]
             for provider in rule.providers:
                 if isinstance(provider, KMSProvider):
                     names.add(provider.name)
@@ -418,14 +372,6 @@ def _rules(
         shared = ResourceTransformers(",".join(map(rule_name, names)), gathered[names[0]])
         rules.update(dict.fromkeys(names, shared))
     return rules
-
-
-def _provider(provider: Provider, plugin_for: PluginFor) -> _Provider:
-    if isinstance(provider, KeyedProvider):
-        return _Keyed(provider)
-    if isinstance(provider, KMSProvider):
-        return _KMS(provider, plugin_for(provider))
-    return _Identity()
 
 
 def _overall(attempts: Sequence[Attempt]) -> FailureReason:

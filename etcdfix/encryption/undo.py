@@ -7,12 +7,11 @@ no tag: there the start, the padding and an object that decodes whole have to co
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 import msgspec
 
 from etcdfix.encryption.candidates import Candidate
-from etcdfix.encryption.cipher import Flip, turned
+from etcdfix.encryption.cipher import Cipher, Flip
 from etcdfix.encryption.kms.envelopes import (
     DEKSourceType,
     EncryptedObject,
@@ -20,7 +19,7 @@ from etcdfix.encryption.kms.envelopes import (
     parse_encrypted_object,
     split_encrypted_object,
 )
-from etcdfix.encryption.kms.transformer import INFO_SIZE, DataKey, KMSv1Transformer, KMSv2Transformer
+from etcdfix.encryption.kms.transformer import INFO, DataKey, KMSv1Transformer, KMSv2Transformer
 from etcdfix.encryption.known_starts import LEAST_VISIBLE, LookInto, RecognisedStart, Structures
 from etcdfix.encryption.providers.aescbc import AESCBCCipher
 from etcdfix.encryption.providers.aesgcm import AESGCMCipher
@@ -30,8 +29,7 @@ from etcdfix.model import Attempt, Found, Look, Undone
 _CR_LF, _LF = b"\r\n", b"\n"
 # Of what opened with its tag: no forger has better odds.
 _TAG_BITS = 100.0
-INFO = "info"
-
+_TEXT_MODE = Found(Undone.TEXT_MODE, "every CR LF was LF")
 
 _OF_PART = {
     "ciphertext": Undone.CIPHERTEXT_BIT,
@@ -115,32 +113,23 @@ class Search:
             fixed = self.undo_noise(candidate)
             if fixed is not None:
                 return fixed
-        if isinstance(reader.opener, KMSv2Transformer):
-            template = _Template(reader, rule)
-            fixed = self._other_source(reader.opener, template, body)
-            if fixed is not None:
-                return fixed
+        fixed = self._other_source(reader, rule, body)
         text = body.replace(_CR_LF, _LF)
-        return self._text_of_kms(reader, rule, text) if text != body else None
-
-    def _text_of_kms(self, reader: KMSReader, rule: str, text: bytes) -> Fixed | None:
-        """Try a body without CR: lengths and wrapped key are read anew."""
-        found = Found(Undone.TEXT_MODE, "every CR LF was LF")
+        if fixed is not None or text == body:
+            return fixed
+        # Without CR, lengths and wrapped key are read anew.
         for candidate in kms_candidates(reader, rule, text):
-            fixed = self._confirmed(candidate, found)
+            fixed = self._confirmed(candidate, _TEXT_MODE)
             if fixed is not None:
                 return fixed
-        if isinstance(reader.opener, KMSv2Transformer):
-            fixed = self._other_source(reader.opener, _Template(reader, rule), text)
-            if fixed is not None:
-                return Fixed(fixed.candidate, found, fixed.start, fixed.plaintext)
-        return None
+        fixed = self._other_source(reader, rule, text)
+        return Fixed(fixed.candidate, _TEXT_MODE, fixed.start, fixed.plaintext) if fixed is not None else None
 
     def _without_cr(self, candidate: Candidate) -> Fixed | None:
         text = candidate.body.replace(_CR_LF, _LF)
         if text == candidate.body:
             return None
-        return self._confirmed(candidate._replace(body=text), Found(Undone.TEXT_MODE, "every CR LF was LF"))
+        return self._confirmed(candidate._replace(body=text), _TEXT_MODE)
 
     def _one_bit(self, candidate: Candidate) -> Fixed | None:
         """Try the bits that explain the tag: one pass over the blocks, so this comes last."""
@@ -160,48 +149,43 @@ class Search:
                     return fixed
         return None
 
-    def _other_source(self, opener: KMSv2Transformer, template: _Template, body: bytes) -> Fixed | None:
+    def _other_source(self, reader: KMSReader, rule: str, body: bytes) -> Fixed | None:
         """Try the plugin's answer for the other use, with each bit of info turned, and the keys of other values."""
+        opener = reader.opener
+        if isinstance(opener, KMSv1Transformer):
+            return None
         encrypted = parsed(body)
         own = recalled(opener, encrypted)
         data = encrypted.encrypted_data
+        under: list[tuple[DataKey, Found]] = []
         if own is not None:
             known = encrypted.encrypted_dek_source_type in set(DEKSourceType)
             for seeded in (True, False):
-                if known and seeded == own.seeded:
-                    continue  # that is what the value says
-                what = "what the plugin gave is a seed" if seeded else "what the plugin gave is a key"
-                fixed = self._under(
-                    template, own.used_as(seeded=seeded), data, Found(Undone.SOURCE_TYPE, what)
-                )
-                if fixed is not None:
-                    return fixed
-            fixed = self._other_info(template, own, data) if own.seeded else None
+                if not (known and seeded == own.seeded):  # that is what the value says
+                    what = "what the plugin gave is a seed" if seeded else "what the plugin gave is a key"
+                    under.append((own.used_as(seeded=seeded), Found(Undone.SOURCE_TYPE, what)))
+        for key, found in under:
+            fixed = self._under(reader, rule, key, data, found)
             if fixed is not None:
                 return fixed
+        for flip, cipher, there in own.other_infos(data) if own is not None else ():
+            self.tried += 1
+            if self._structures.recognise(cipher.start(there)) is not None:
+                candidate = Candidate(cipher, there, named=True, rule=rule, transformer=reader.transformer)
+                fixed = self._confirmed(candidate, Found(Undone.INFO_BIT, flip.words))
+                if fixed is not None:
+                    return fixed
         found = Found(Undone.DATA_KEY, "the data key of another value of this provider")
-        for key in opener.witnesses:
-            fixed = self._under(template, key, data, found) if key != own else None
-            if fixed is not None:
-                return fixed
-        return None
+        others = (self._under(reader, rule, key, data, found) for key in opener.witnesses if key != own)
+        return next(filter(None, others), None)
 
-    def _other_info(self, template: _Template, key: DataKey, data: bytes) -> Fixed | None:
-        for byte in range(min(INFO_SIZE, len(data))):
-            for bit in range(8):
-                self.tried += 1
-                other = key.unchecked(turned(data, byte, bit))
-                if other is None or self._structures.recognise(other[0].start(other[1])) is None:
-                    continue
-                found = Found(Undone.INFO_BIT, Flip(INFO, byte, bit).words)
-                fixed = self._confirmed(template.candidate(*other), found)
-                if fixed is not None:
-                    return fixed
-        return None
-
-    def _under(self, template: _Template, key: DataKey, data: bytes, found: Found) -> Fixed | None:
+    def _under(self, reader: KMSReader, rule: str, key: DataKey, data: bytes, found: Found) -> Fixed | None:
         there = key.unchecked(data)
-        return self._confirmed(template.candidate(*there), found) if there is not None else None
+        if there is None:
+            return None
+        return self._confirmed(
+            Candidate(*there, named=True, rule=rule, transformer=reader.transformer), found
+        )
 
     def _confirmed(self, candidate: Candidate, found: Found) -> Fixed | None:
         """Return a fixed value if it opens; without a tag it has to decode whole as well."""
@@ -222,30 +206,20 @@ class Search:
         return None if isinstance(opened, Attempt) else opened
 
 
-class _Template(NamedTuple):
-    reader: KMSReader
-    rule: str
-    named: bool = True
-
-    def candidate(self, cipher: AESGCMCipher | AESCBCCipher, body: bytes) -> Candidate:
-        return Candidate(cipher, body, self.named, self.rule, self.reader.transformer)
-
-
 def kms_candidates(reader: KMSReader, rule: str, body: bytes, *, named: bool = True) -> Iterator[Candidate]:
     """Yield what a KMS value can be looked at with, given the data key from memory; v1 has two layouts."""
-    template = _Template(reader, rule, named)
+    found: list[tuple[Cipher, bytes]] = []
     if isinstance(reader.opener, KMSv1Transformer):
         recalled = reader.opener.recall(body)
         if recalled is not None:
-            dek, data = recalled
-            yield template.candidate(AESGCMCipher(dek), data)
-            yield template.candidate(AESCBCCipher(dek), data)
-        return
-    encrypted = parsed(body)
-    key = reader.opener.recall(encrypted)
-    there = key.unchecked(encrypted.encrypted_data) if key is not None else None
-    if there is not None:
-        yield template.candidate(*there)
+            found = [(AESGCMCipher(recalled[0]), recalled[1]), (AESCBCCipher(recalled[0]), recalled[1])]
+    else:
+        encrypted = parsed(body)
+        key = reader.opener.recall(encrypted)
+        there = key.unchecked(encrypted.encrypted_data) if key is not None else None
+        found = [there] if there is not None else []
+    for cipher, data in found:
+        yield Candidate(cipher, data, named, rule, reader.transformer)
 
 
 def parsed(body: bytes) -> EncryptedObject:

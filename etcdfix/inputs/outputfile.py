@@ -1,7 +1,6 @@
 """The one way to write a file for somebody: it takes its name only when it is whole.
 
-Until then it has no name, or a random one in the same directory, and it goes again when anything ends the work before
-that. What
+Until then it has a random name in the same directory, and it goes again when anything ends the work before that. What
 stands at the name is replaced, never written into: no link is followed, and no backup, audit log, plan or
 EncryptionConfiguration is lost.
 """
@@ -12,10 +11,8 @@ import contextlib
 import os
 import re
 import secrets
-import signal
 import stat
 import sys
-import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, Self
@@ -26,7 +23,6 @@ STANDARD_OUTPUT: Final = Path("-")
 _OWNER_ONLY: Final = 0o600
 _PERMISSIONS: Final = 0o777
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_ENDING: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 # Names that the system gives to what a process has open. They are links, to a pipe without a name as often as not.
 _OPEN_ALREADY: Final = re.compile(
     r"/dev/(?:std(?P<name>out|err)|fd/(?P<dev>\d{1,6}))|/proc/self/fd/(?P<proc>\d{1,6})"
@@ -205,24 +201,13 @@ def _statuses(paths: Iterable[Path | None]) -> Iterator[os.stat_result]:
 
 
 class _Partial:
-    """A new file, gone again unless it was renamed.
-
-    It has no name where the file system can do that, so that nothing is left of it however we end; else a random one.
-    """
+    """A new file under a random name, gone again unless it was renamed."""
 
     def __init__(self, directory: int, *, private: bool) -> None:
         self._directory = directory
         self._name = f".etcdfix-{secrets.token_hex(16)}.partial"
-        self._caught: list[signal.Signals] = []
-        self._catch_signals()
         mode = _OWNER_ONLY if private else 0o666
-        try:
-            unnamed = _open_unnamed(directory, mode)
-            descriptor = os.open(self._name, _NEW, mode, dir_fd=directory) if unnamed is None else unnamed
-        except BaseException:
-            self._release_signals()
-            raise
-        self._unnamed = unnamed is not None
+        descriptor = os.open(self._name, _NEW, mode, dir_fd=directory)
         if private:
             os.fchmod(descriptor, _OWNER_ONLY)  # whatever the umask took away
         self.stream: BinaryIO = os.fdopen(descriptor, "wb")
@@ -231,10 +216,10 @@ class _Partial:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._remove()
+        with contextlib.suppress(OSError):  # renamed, as a rule
+            os.unlink(self._name, dir_fd=self._directory)
         with contextlib.suppress(OSError):  # said already, where anything could not be written
             self.stream.close()
-        self._release_signals()
 
     def finish(self) -> None:
         """Have everything on disk."""
@@ -243,48 +228,4 @@ class _Partial:
 
     def rename(self, name: str) -> None:
         """Take the name that it is meant to have."""
-        if self._unnamed:  # there is no call that puts it over what stands there
-            os.link(_held(self.stream.fileno()), self._name, dst_dir_fd=self._directory, follow_symlinks=True)
         os.replace(self._name, name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
-
-    def _remove(self) -> None:
-        with contextlib.suppress(OSError):  # renamed, as a rule
-            os.unlink(self._name, dir_fd=self._directory)
-
-    def _catch_signals(self) -> None:
-        """Clean up before a signal ends us; one that is ignored, or that somebody else waits for, stays theirs."""
-        if threading.current_thread() is not threading.main_thread():
-            return
-        for number in _ENDING:
-            if signal.getsignal(number) is signal.SIG_DFL:
-                signal.signal(number, self._end)
-                self._caught.append(number)
-
-    def _release_signals(self) -> None:
-        while self._caught:
-            signal.signal(self._caught.pop(), signal.SIG_DFL)
-
-    def _end(self, number: int, _frame: object) -> None:
-        self._remove()
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-
-
-def _open_unnamed(directory: int, mode: int) -> int | None:
-    """Open a new file without a name, which it can be given later; None where that is not to be had."""
-    try:
-        descriptor = os.open(".", os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC, mode, dir_fd=directory)
-    except (
-        OSError,
-        AttributeError,
-    ):  # not on every file system, and not outside Linux: who asks tries with a name
-        return None
-    with contextlib.suppress(OSError):  # a system without /proc
-        if os.path.samestat(Path(_held(descriptor)).stat(), os.fstat(descriptor)):
-            return descriptor
-    os.close(descriptor)
-    return None
-
-
-def _held(descriptor: int) -> str:
-    return f"/proc/self/fd/{descriptor}"

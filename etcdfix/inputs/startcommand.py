@@ -1,15 +1,17 @@
 """The flags that a container gives kube-apiserver, also behind wrappers, hyperkube or a shell's script.
 
 What cannot be told for certain is refused: a flag that is missed would send the reader to another etcd, or hide the
-encryption configuration.
+encryption configuration. A script is read where it expands nothing, and names those flags nowhere but in the one
+command that starts kube-apiserver.
 
 Format: a v1 Container as the kubelet starts it (``kubernetes/third_party/forked/golang/expansion``); flags as pflag
-takes them, words separated by ``-`` or ``_`` (``component-base/cli/flag``); POSIX shell, as far as it is read here.
+takes them, words separated by ``-`` or ``_`` (``component-base/cli/flag``).
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -20,34 +22,14 @@ _READ: Final = _LISTS | {
 }  # fmt: skip
 
 _OPAQUE: Final = "\0"
-"""Stands where a value is put in that only the node knows: a variable of the shell, a field of the Pod."""
-
-_SPLIT: Final = "\1"
-"""Stands for what a shell splits into words: it may hold more flags."""
-
-_ARGUMENTS: Final = "\2"
-"""Stands for the arguments of a script."""
+"""Stands for a value that only the node knows, such as a field of the Pod."""
 
 _SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh"})
 _ADD_FLAGS: Final = frozenset({"eval", "xargs"})
-_REDIRECTIONS: Final = frozenset({">", ">>", ">|", ">&", "&>", "&>>", "<", "<&"})
 _REFERENCE: Final = re.compile(r"\$(?:\$|\(([^)]*)\))")
+_EXPANDS: Final = re.compile(r"[$`{}\0*?]|<<|[<>]\(|\bfunction\b|\(\s*\)|\s#")
+_MENTION: Final = re.compile(r"--(?:experimental[-_])?(?:etcd[-_][a-z]|encryption[-_]provider)")
 _NOT_FOR_CERTAIN: Final = "its script cannot be taken apart for certain"
-
-_UNQUOTED: Final = re.compile(
-    r"""(?P<blank>[ \t]+)|(?P<joined>\\\n)|\\(?P<literal>.)|'(?P<single>[^']*)'|(?P<quote>")
-    |(?P<comment>\#[^\n]*)
-    |(?:(?<![^\s;&|()])\d+(?=[<>]))?(?P<operator>&>>?|>>|>[|&(]|<[<>&(]|[<>;&|)\n]|\([ \t]*\)|\()
-    |(?P<command>\$\()|(?P<variable>\$\{[^{}"'`$\\()]*\}|\$(?!['"({])\w*)
-    |(?P<unknown>\0)|(?P<braces>\{)|(?P<plain>[^ \t\n\\'"`$\#;<>|&(){\0]+)""",
-    re.VERBOSE | re.DOTALL,
-)
-_QUOTED: Final = re.compile(
-    r"""(?P<joined>\\\n)|\\(?P<literal>["\\$`])|(?P<quote>")|(?P<arguments>\$@)
-    |(?P<command>\$\()|(?P<variable>\$\{[^{}"'`$\\()]*\}|\$(?![({])\w*)|(?P<plain>[^"\\`$]+|\\)""",
-    re.VERBOSE,
-)
-_IN_PARENTHESES: Final = re.compile(r"""[()]|[^()'"`\\#]+|'[^']*'|"(?:[^"`\\$]|\$(?![({]))*\"""")
 
 
 def names_apiserver(container: dict[str, Any]) -> bool:
@@ -106,116 +88,52 @@ def _starts(words: list[str]) -> Iterator[list[str]]:
     """Yield the words behind kube-apiserver, for each place that starts it."""
     names = [word.rsplit("/", 1)[-1] for word in words]
     for number, name in enumerate(names):
-        rest = words[number + 1 :]
-        if name == "kube-apiserver" or (name == "apiserver" and "hyperkube" in names[:number]):
-            _refuse_more_flags(words, names[:number])
+        rest, before = words[number + 1 :], names[:number]
+        if name == "kube-apiserver" or (name == "apiserver" and "hyperkube" in before):
+            adding = [one for one in before if one in _ADD_FLAGS or one.endswith(".sh")]
+            if adding:
+                raise ValueError(f"{adding[0]} starts it, which may give it more flags")
             yield rest
             return
-        if name in _SHELLS and (inside := _script(rest)) is not None:
-            if "kube-apiserver" in inside[0]:
-                _refuse_more_flags(words, names[:number])
-            for command in _commands(*inside):
-                yield from _starts(command)
+        if name in _SHELLS and _MENTION.search(" ".join(rest)):
+            yield from _starts_in_script(rest)
             return
-        if name in _SHELLS and re.search("etcd[-_]servers", " ".join(rest)):
-            raise ValueError("a script starts it, which may give it more flags")
 
 
-def _refuse_more_flags(words: list[str], before: list[str]) -> None:
-    if re.search(f"[{_SPLIT}{_ARGUMENTS}]", " ".join(words)):
-        raise ValueError("a variable of the shell that is not quoted may hold more flags")
-    adding = [name for name in before if name in _ADD_FLAGS or name.endswith(".sh")]
-    if adding:
-        raise ValueError(f"{adding[0]} starts it, which may give it more flags")
-
-
-def _script(words: list[str]) -> tuple[str, list[str]] | None:
-    """Return what follows ``-c`` in a shell's words, and the script's arguments; None without ``-c``."""
-    rest = list(words)
-    is_script = False
-    while rest and rest[0].startswith(("-", "+")):
+def _starts_in_script(words: list[str]) -> Iterator[list[str]]:
+    """Yield the words behind kube-apiserver in the script that follows ``-c`` in a shell's words."""
+    rest, is_script = list(words), False
+    while rest and rest[0].startswith("-"):
         option = rest.pop(0)
-        if option in {"-", "--"}:
-            break
         if not option.startswith("--"):
             is_script = is_script or "c" in option
             del rest[: option.lower().count("o")]  # the name of what -o sets
-    return (rest[0], rest[2:]) if is_script and rest else None
-
-
-def _commands(script: str, arguments: list[str]) -> Iterator[list[str]]:
-    tokens = list(_tokens(script))
-    words = {word for word, is_operator in tokens if not is_operator}
-    if "function" in words or any(
-        is_operator and len(word) > 1 and word[0] == "(" for word, is_operator in tokens
-    ):
-        raise ValueError("its script holds a function of the shell")
-    command: list[str] = []
-    is_target = False
-    for word, is_operator in tokens:
-        if is_operator:
-            is_target = "<" in word or ">" in word
-            if is_target and word not in _REDIRECTIONS:
-                raise ValueError("its script holds a redirection that etcdfix does not read")
-            if not is_target:
-                yield command
-                command = []
-        elif is_target:
-            is_target = False
-        elif word == _ARGUMENTS and not {"set", "shift"} & words:
-            command += arguments
-        else:
-            command.append(word)
-    yield command
-
-
-def _tokens(script: str) -> Iterator[tuple[str, bool]]:
-    """Yield the words and the operators of a script, and whether it is an operator."""
-    word: str | None = None
-    quoted, at = False, 0
-    while at < len(script):
-        found = (_QUOTED if quoted else _UNQUOTED).match(script, at)
-        if found is None or found.lastgroup is None:
-            raise ValueError(_NOT_FOR_CERTAIN)
-        kind, text, at = found.lastgroup, found[found.lastgroup], found.end()
-        if kind in {"blank", "operator"} or (kind == "comment" and word is None):
-            if word is not None:
-                yield word, False
-            word = None
-            if kind == "operator":
-                yield text, True
-        elif kind != "joined":
-            if kind == "comment":
-                text, at = "#", found.start() + 1
-            elif kind == "quote":
-                text, quoted = "", not quoted
-            elif kind == "arguments":
-                text = _ARGUMENTS
-            elif kind in {"command", "variable", "unknown", "braces"}:
-                at = _after_parentheses(script, at) if kind == "command" else at
-                # Of a command and of the kubelet one value is expected, where it is all that a flag gets.
-                is_one = kind == "braces" or (
-                    kind != "variable" and (word or "").endswith("=") and script[at : at + 1] in " \t\n;&|)"
-                )
-                text = _OPAQUE if quoted or is_one else _SPLIT
-            word = (word or "") + text
-    if quoted:
+    if not (is_script and rest):
+        raise ValueError("a script starts it, which may give it more flags")
+    script = rest[0]
+    if not _MENTION.search(script):
+        return
+    text = re.sub(r"(?m)^[ \t]*#.*$", "", script).replace("\\\n", " ").strip()
+    if _EXPANDS.search(text):
         raise ValueError(_NOT_FOR_CERTAIN)
-    if word is not None:
-        yield word, False
-
-
-def _after_parentheses(script: str, at: int) -> int:
-    start, depth = at, 1
-    while depth:
-        found = _IN_PARENTHESES.match(script, at)
-        if found is None:
-            raise ValueError(_NOT_FOR_CERTAIN)
-        depth += {"(": 1, ")": -1}.get(found[0], 0)
-        at = found.end()
-    if re.search(r"\bcase\b|<<", script[start:at]):
+    lexer = shlex.shlex(text, posix=True, punctuation_chars="();<>|&\n")
+    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t", True, ""
+    commands: list[list[str]] = [[]]
+    try:
+        for word in lexer:
+            if set(word) & set("<>") and set(word) <= set("<>&|"):
+                lexer.get_token()  # where it is redirected to
+            elif set(word) <= set("();|&\n"):
+                commands.append([])
+            else:
+                commands[-1].append(word)
+    except ValueError as exc:
+        raise ValueError(_NOT_FOR_CERTAIN) from exc
+    found = [start for command in commands for start in _starts(command)]
+    told = sum(len(_MENTION.findall(word)) for start in found for word in start)
+    if told != len(_MENTION.findall(text)):
         raise ValueError(_NOT_FOR_CERTAIN)
-    return at
+    yield from found
 
 
 def _flags(words: list[str]) -> dict[str, str]:

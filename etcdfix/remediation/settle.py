@@ -154,12 +154,7 @@ def settle_intent(
     accepted: Acceptances = _NOTHING,
     was_patched: WasPatched | None = None,
 ) -> Settlement:
-    """Say what became of an intent, and record it.
-
-    Raises:
-        RemediationRefused: As from :func:`predict`. Nothing is recorded.
-        AuditError: The record could not be made durable.
-    """
+    """Say what became of an intent, and record it; raises RemediationRefused or AuditError."""
     found = predict(now, intent, cluster=cluster, accepted=accepted, was_patched=was_patched)
     record = log.append(
         intent.closed_by(

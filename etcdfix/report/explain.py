@@ -28,7 +28,11 @@ from etcdfix.report.history import History
 from etcdfix.report.impact import Impact
 from etcdfix.report.model import Finding, Remedy, SourcedReport
 from etcdfix.report.shown_copy import ShownCopy, copies_table
-from etcdfix.text.words import counted
+from etcdfix.text.words import counted, fit
+
+_ODD: Final = 2
+"""So many places that tell little are named on the first screen."""
+_LONG: Final = 80
 
 
 class Shows(StrEnum):
@@ -218,7 +222,13 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
         listed = {command for copy in self.copies for command in (copy.fix, copy.save) if command}
         others = [way for way in self.remedies if way != self.next and way.command not in listed]
         odd = [one for one in self.places if not one.searched or one.history is not Sameness.SAME]
-        yield Facts(facts=[(f"{one.place} {one.path}", one.detail) for one in odd])
+        more_places = f"{len(odd) - _ODD}: -o json" if len(odd) > _ODD else ""
+        yield Facts(
+            facts=[
+                *((one.place, fit(_why_odd(one), _LONG)) for one in odd[:_ODD]),
+                ("other places", more_places),
+            ]
+        )
         at_hand = any(copy.fix for copy in self.copies)
         title = "Other ways out, the least destructive first"
         yield Steps(title=title, steps=others, brief=1, wide=at_hand or shows is not Shows.ALL)
@@ -270,6 +280,11 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
         yield wide_table("What it is not", ("CAUSE", "SURE", "WHY"), ruled_out, "cause")
         if self.no_repair:
             yield Prose(paragraphs=[f"Its own bytes cannot be put right: {self.no_repair}."], wide=True)
+
+
+def _why_odd(place: LookedInto) -> str:
+    named = place.path in place.detail
+    return place.detail if named else f"{place.path}: {place.detail}"
 
 
 _STATES: Final = {

@@ -1,83 +1,106 @@
-"""Several workers, and their answers in the order of the work.
+"""Worker processes, and their answers in the order of the work.
 
 What a worker could not do is yielded without an answer, for this process to do: nothing that is given to
-:meth:`WorkerPool.run` is missing, whatever becomes of the workers. At most two pieces are under way for each, and
-whoever is ahead of the others waits, so that memory stays flat.
+:meth:`WorkerPool.run` is missing, whatever becomes of the workers. A worker has one piece at a time, and whoever is
+ahead of the others waits, so that memory stays flat and neither side waits for the other to read.
+
+Pieces and answers are bytes, and go through pipes. An exception of a worker may hold what was decrypted, so only that
+there was one is told.
 """
 
 from __future__ import annotations
 
-import contextlib
-import selectors
+import ctypes
+import fcntl
+import multiprocessing
+import os
 import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import DupFd
+from pathlib import Path
 from types import TracebackType
-from typing import Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
 from etcdfix.errors import EtcdfixError
 from etcdfix.interruptions import interruptions_held
-from etcdfix.text.words import counted
-from etcdfix.workers.frames import Frame, Kind
-from etcdfix.workers.process import NoWorker, WorkerProcess, death_awaited_until
-from etcdfix.workers.waiting import WaitingAnswers
+from etcdfix.secrecy import forbid_core_dumps
 
 W = TypeVar("W")
 
-_UNDER_WAY: Final = 2
-"""Pieces that one worker has at a time: while it works on one, the next is on its way."""
+Make: TypeAlias = Callable[[bytes, int | None], Callable[[bytes], bytes]]
+"""Makes what does the work of one worker: of its setup, and of the descriptor that it inherits."""
 
 _AHEAD: Final = 4
-"""Pieces for each worker that may be given out before the first of them was yielded."""
-
-_AHEAD_BYTES: Final = 16 << 20
-"""Once the frames of these have so many bytes, only a worker that would stand idle is given more."""
-
+"""Pieces for each worker that were given out, and not yielded yet."""
 
 _AFTER_THE_END_SECONDS: Final = 2.0
 """Whoever interrupts the work waits no longer for pieces that are under way: a worker may have been stopped."""
+_DEATH_SECONDS: Final = 5.0
+"""So long the kernel is waited for to end a worker."""
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""A terminal or a service manager sends them to workers too; this process ends them."""
+
+_PR_SET_PDEATHSIG: Final = 1  # <linux/prctl.h>
+_OOM_SCORE: Final = Path("/proc/self/oom_score_adj")  # proc_pid_oom_score_adj(5)
+_FIRST_TO_GO: Final = "1000"
+_LAST_STREAM: Final = 2
+_DONE, _FAILED = b"\1", b"\0"
+"""What an answer begins with."""
+
+
+class _Piece(Generic[W]):
+    """A piece of work that was not yielded yet, and its answer: None where this process has to do it."""
+
+    def __init__(self, work: W) -> None:
+        self.work = work
+        self.answered = False
+        self.answer: bytes | None = None
+
+    def settle(self, answer: bytes | None) -> None:
+        self.answered, self.answer = True, answer
 
 
 class WorkerPool:
     """Workers that live until the pool is closed, or an iteration of :meth:`run` is left before its end.
 
-    It must be made in a thread that lives as long as it does. One iteration at a time.
+    It must be made in the main thread. One iteration at a time.
 
     Args:
         jobs: How many workers; there are fewer, or none, where the system gives no more processes.
-        target: Dotted name of a function ``make(setup: bytes) -> Callable[[bytes], bytes]``, as
-            ``package.module:make``, looked up in the worker.
-        setup: What ``make`` is given; goes through a pipe. None where :meth:`set_up` tells it later: the workers start
-            and import meanwhile.
-        pass_fds: Descriptors above 2 that the workers inherit, under the same numbers.
+        make: A function of a module, called once in each worker.
+        setup: What it is given; goes through a pipe.
+        descriptor: What else it is given: a descriptor that workers inherit under another number; None for none.
 
     Attributes:
         lost: A sentence for each worker that ended too early.
     """
 
-    def __init__(self, jobs: int, target: str, setup: bytes | None, *, pass_fds: Sequence[int] = ()) -> None:
+    def __init__(self, jobs: int, make: Make, setup: bytes, descriptor: int | None = None) -> None:
         self.lost: list[str] = []
-        self._workers: list[WorkerProcess] = []
-        self._gone_by: float | None = None
+        self._workers: dict[Connection, BaseProcess] = {}
+        context = multiprocessing.get_context("spawn")
         try:
-            with interruptions_held():
-                for _ in range(jobs if sys.executable else 0):
-                    self._workers.append(WorkerProcess(target, pass_fds))
-        except NoWorker:
+            with _starting(), _above_streams(descriptor) as inherited:
+                for _ in range(jobs):
+                    ours, theirs = context.Pipe()
+                    with theirs:
+                        worker = context.Process(
+                            target=_work, args=(os.getpid(), theirs, make, setup, inherited), daemon=True
+                        )
+                        worker.start()
+                    self._workers[ours] = worker
+        except OSError:
             pass
         except BaseException:
             self.close()
             raise
-        if setup is not None:
-            self.set_up(setup)
-
-    def set_up(self, setup: bytes) -> None:
-        """Tell the workers what they need to know before any work, once."""
-        for worker in self._workers:
-            worker.set_up(setup)
 
     def __enter__(self) -> Self:
         return self
@@ -87,231 +110,188 @@ class WorkerPool:
     ) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        if self._workers:  # a signal came before whoever made us could see to it
-            self.close()
-
     def close(self) -> None:
-        """End all workers at once, whatever they do, and leave nothing of them.
-
-        Those that the kernel holds are waited for together, and not after a second signal.
-        """
+        """End all workers at once, whatever they do, and leave nothing of them; may be called again."""
         with interruptions_held(only_first=True):
-            for worker in self._workers:
+            for worker in self._workers.values():
                 worker.kill()
-            if self._gone_by is None:
-                self._gone_by = death_awaited_until()
             while self._workers:
-                self._workers[-1].end(by=self._gone_by)
-                self._workers.pop()
+                connection, worker = self._workers.popitem()
+                worker.join(_DEATH_SECONDS)
+                connection.close()
 
-    def run(
-        self,
-        work: Iterable[W],
-        frame: Callable[[W], bytes],
-        here: Callable[[W], bytes] | None = None,
-    ) -> Iterator[tuple[W, bytes | None]]:
-        """Yield each piece of work with its answer, in the order of the work.
-
-        There is none where a worker ended or failed over it, or no worker is there.
+    def run(self, work: Iterable[W], frame: Callable[[W], bytes]) -> Iterator[tuple[W, bytes | None]]:
+        """Yield each piece of work with its answer, in the order of the work; None where no worker has one.
 
         Args:
-            work: Pieces; the next is asked for once somebody can do it. Where it ends by an error of ours, what came
-                before is yielded first; where it is interrupted, what of that is done within two seconds.
+            work: Pieces. Where it ends by an error of ours, what came before is yielded first; where it is
+                interrupted, what of that is done within two seconds.
             frame: Makes the bytes for a worker, when the piece is given to it.
-            here: Does a piece as a worker does, while all workers have enough. None where this process takes no part,
-                since it waits for ``work``.
 
         Raises:
             EtcdfixError: As ``work`` does, when it is the turn of that piece.
             KeyboardInterrupt: As ``work`` does, likewise; elsewhere at once.
         """
-        run = _Run(self._workers, self.lost, iter(work), frame, here)
-        whole = False
+        pieces: deque[_Piece[W]] = deque()
+        busy: dict[Connection, _Piece[W]] = {}
+        idle = deque(self._workers)
+        most = max(1, _AHEAD * len(idle))
+        rest, more = iter(work), True
+        failure: EtcdfixError | KeyboardInterrupt | None = None
+        until: float | None = None
         try:
-            yield from run.answers()
-            whole = True
-        finally:
-            run.close()
-            if not whole:
-                self.close()
-
-
-@dataclass(eq=False)
-class _Piece(Generic[W]):
-    """A piece of work that was not yielded yet; one without a worker waits for none."""
-
-    number: int
-    work: W
-    worker: WorkerProcess | None = None
-    size: int = 0
-
-
-class _Run(Generic[W]):
-    def __init__(
-        self,
-        workers: list[WorkerProcess],
-        lost: list[str],
-        source: Iterator[W],
-        frame: Callable[[W], bytes],
-        here: Callable[[W], bytes] | None,
-    ) -> None:
-        self._workers = workers
-        self._lost = lost
-        self._source = source
-        self._frame = frame
-        self._here = here
-        self._more = True
-        self._failure: EtcdfixError | KeyboardInterrupt | None = None
-        self._by: float | None = None  # once the work was interrupted
-        self._count = 0
-        self._pieces: deque[_Piece[W]] = deque()
-        self._bytes = 0
-        self._jobs = len(workers) + (here is not None)
-        self._under_way: dict[WorkerProcess, deque[_Piece[W]]] = {worker: deque() for worker in workers}
-        self._waiting = WaitingAnswers()
-        self._selector = selectors.DefaultSelector()
-        for worker in workers:
-            self._selector.register(worker.descriptor, selectors.EVENT_READ, worker)
-
-    def close(self) -> None:
-        self._selector.close()
-        self._waiting.close()
-
-    def answers(self) -> Iterator[tuple[W, bytes | None]]:
-        while True:
-            self._receive(0)
-            if self._may_give():
-                self._give()
-            if self._first_is_ready():
-                yield self._take_first()
-            elif not self._may_give():
-                seconds = None if self._by is None else max(0, self._by - time.monotonic())
-                if not self._pieces or seconds == 0:
+            while more or pieces:
+                if more and len(pieces) < most and (idle or not busy):
+                    try:
+                        pieces.append(_Piece(next(rest)))
+                    except StopIteration:
+                        more = False
+                    except (EtcdfixError, KeyboardInterrupt) as exc:
+                        more, failure = False, exc
+                        if isinstance(exc, KeyboardInterrupt):
+                            until = time.monotonic() + _AFTER_THE_END_SECONDS
+                    else:
+                        self._give(pieces[-1], frame, idle, busy)
+                elif pieces[0].answered:
+                    piece = pieces.popleft()
+                    yield piece.work, piece.answer
+                    continue
+                elif not self._wait(busy, idle, until):
                     break
-                if self._here is not None and self._may_take_part():
-                    self._do_one(self._here)
-                else:
-                    self._receive(seconds)
-        if self._failure is not None:
-            raise self._failure
+                self._wait(busy, idle, 0)
+        except BaseException:  # GeneratorExit too
+            self.close()
+            raise
+        if failure is not None:
+            self.close()
+            raise failure
 
-    def _may_give(self) -> bool:
-        if not self._more or self._waiting.full:
-            return False
-        if not self._workers:
-            return not self._pieces
-        return min(map(len, self._under_way.values())) < _UNDER_WAY and self._near()
+    def _give(
+        self,
+        piece: _Piece[W],
+        frame: Callable[[W], bytes],
+        idle: deque[Connection],
+        busy: dict[Connection, _Piece[W]],
+    ) -> None:
+        while idle:
+            connection = idle.popleft()
+            try:
+                connection.send_bytes(frame(piece.work))
+            except OSError:
+                self._lose(connection, "before it was given a page")
+            else:
+                busy[connection] = piece
+                return
+        piece.settle(None)
 
-    def _may_take_part(self) -> bool:
-        return self._more and not self._waiting.full and self._near()
+    def _wait(self, busy: dict[Connection, _Piece[W]], idle: deque[Connection], until: float | None) -> bool:
+        """Take answers that are there, or the next one; say whether one came by then."""
+        seconds = None if until is None else max(0.0, until - time.monotonic())
+        came = [one for one in wait([*busy], seconds) if isinstance(one, Connection)] if busy else []
+        for connection in came:
+            piece = busy.pop(connection)
+            try:
+                answer = connection.recv_bytes()
+            except (OSError, EOFError):
+                self._lose(connection, "over a page, which the main process examined")
+                piece.settle(None)
+            else:
+                piece.settle(answer[1:] if answer[:1] == _DONE else None)
+                idle.append(connection)
+        return bool(came)
 
-    def _near(self) -> bool:
-        count = len(self._pieces)
-        return count < self._jobs or (count < _AHEAD * self._jobs and self._bytes < _AHEAD_BYTES)
-
-    def _give(self) -> None:
-        piece = self._next()
-        if piece is None or not self._workers:
-            return
-        frame = self._frame(piece.work)
-        piece.size = len(frame)
-        piece.worker = min(self._workers, key=lambda worker: len(self._under_way[worker]))
-        self._under_way[piece.worker].append(piece)
-        piece.worker.send(piece.number, frame)
-        self._bytes += piece.size
-
-    def _do_one(self, here: Callable[[W], bytes]) -> None:
-        piece = self._next()
-        if piece is None:
-            return
-        # As in a worker: whoever takes the piece in its turn, without an answer, sees what is wrong with it.
-        with contextlib.suppress(Exception):
-            self._waiting.put(piece.number, here(piece.work))
-
-    def _next(self) -> _Piece[W] | None:
-        try:
-            work = next(self._source)
-        except StopIteration:
-            self._more = False
-            return None
-        except EtcdfixError as exc:
-            self._more, self._failure = False, exc
-            return None
-        except KeyboardInterrupt as exc:
-            self._more, self._failure = False, exc
-            self._by = time.monotonic() + _AFTER_THE_END_SECONDS
-            return None
-        self._count += 1
-        piece = _Piece(self._count, work)
-        self._pieces.append(piece)
-        return piece
-
-    def _first_is_ready(self) -> bool:
-        if not self._pieces:
-            return False
-        first = self._pieces[0]
-        return first.worker is None or first.number in self._waiting
-
-    def _take_first(self) -> tuple[W, bytes | None]:
-        first = self._pieces.popleft()
-        self._bytes -= first.size
-        return first.work, self._waiting.take(first.number) if first.number in self._waiting else None
-
-    def _receive(self, timeout_seconds: float | None) -> None:
-        """Take answers that are there; wait for one first, for so long, or without a limit.
-
-        Where there is no room for answers that came too early, those of others than the first stay in their pipes.
-        """
-        if self._waiting.full:
-            first = self._pieces[0]
-            if timeout_seconds != 0 and first.worker is not None:
-                self._read(first.worker)
-            return
-        for key, _ in self._selector.select(timeout_seconds) if self._workers else ():
-            self._read(key.data)
-
-    def _read(self, worker: WorkerProcess) -> None:
-        try:
-            frame = worker.read(by=self._by)
-        except TimeoutError:
-            self._selector.unregister(worker.descriptor)
-            return
-        under_way = self._under_way[worker]
-        if frame is None or frame.kind is Kind.UNFIT or not under_way or frame.number != under_way[0].number:
-            self._give_up(worker, frame)
-        elif frame.kind is Kind.FAILED:
-            under_way.popleft().worker = None
-        else:
-            under_way.popleft()
-            self._waiting.put(frame.number, frame.contents)
-
-    def _give_up(self, worker: WorkerProcess, last: Frame | None) -> None:
-        """Do the pieces of a worker in this process; another worker might end over them as well."""
-        self._selector.unregister(worker.descriptor)
-        how = _how_ended(worker, last)
-        with interruptions_held():
-            self._workers.remove(worker)
-            worker.end()
-        pieces = self._under_way.pop(worker)
-        for piece in pieces:
-            piece.worker = None
-        over = f" over {counted(len(pieces), 'page')}, which the main process examined" if pieces else ""
-        self._lost.append(f"a worker process {how}{over}")
+    def _lose(self, connection: Connection, over: str) -> None:
+        worker = self._workers.pop(connection)
+        worker.kill()
+        worker.join(_DEATH_SECONDS)
+        connection.close()
+        self.lost.append(f"a worker process ended {over}")
 
 
-def _how_ended(worker: WorkerProcess, last: Frame | None) -> str:
-    if last is not None and last.kind is Kind.UNFIT:
-        name = last.contents.decode("ascii", "replace")
-        return f"could not begin ({name if name.isidentifier() else 'unknown error'})"
-    code = worker.wait_for_its_end() if last is None else None
-    if code is None:
-        return "answered nonsense"
-    return f"was ended by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
+class _Inherited:
+    """A descriptor on its way to a process that is being started."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _detach, (DupFd(self._descriptor),)
 
 
-def _signal_name(number: int) -> str:
+def _detach(passed: Any) -> int:
+    found: int = passed.detach()
+    return found
+
+
+@contextmanager
+def _above_streams(descriptor: int | None) -> Iterator[_Inherited | None]:
+    """Give a descriptor, and all that is opened from now on, numbers that no stream has: streams may be closed."""
+    while (opened := os.open(os.devnull, os.O_RDWR)) <= _LAST_STREAM:
+        pass
+    os.close(opened)
+    if descriptor is None:
+        yield None
+        return
+    other = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _LAST_STREAM + 1)
     try:
-        return signal.Signals(number).name
-    except ValueError:  # one of those for real time
-        return f"signal {number}"
+        yield _Inherited(other)
+    finally:
+        os.close(other)
+
+
+@contextmanager
+def _starting() -> Iterator[None]:
+    """Have workers hear no signal until they ignore it, and import nothing but what this process imports.
+
+    A new interpreter looks into the current directory first, and runs the program of its parent once more: neither is
+    wanted.
+    """
+    main = sys.modules["__main__"]
+    named = {name: getattr(main, name, None) for name in ("__file__", "__spec__")}
+    before = os.environ.get("PYTHONSAFEPATH")
+    with interruptions_held():
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        try:
+            os.environ["PYTHONSAFEPATH"] = "1"
+            main.__dict__.update(dict.fromkeys(named))
+            yield
+        finally:
+            main.__dict__.update(named)
+            if before is None:
+                del os.environ["PYTHONSAFEPATH"]
+            else:
+                os.environ["PYTHONSAFEPATH"] = before
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _work(parent: int, pieces: Connection, make: Make, setup: bytes, descriptor: int | None) -> None:
+    """Do, in a worker, what is asked for until nobody asks any more. No exception is told in words."""
+    with suppress(BaseException):
+        _seclude(parent)
+        do = make(setup, descriptor)
+        while True:
+            piece = pieces.recv_bytes()
+            try:
+                answer = _DONE + do(piece)
+            except Exception:  # noqa: BLE001 - whatever it was, the parent does the piece, and sees it
+                answer = _FAILED
+            del piece  # the next one may be as large
+            pieces.send_bytes(answer)
+    os._exit(0)
+
+
+def _seclude(parent: int) -> None:
+    """Hear no signal but SIGKILL, leave no core file, let nothing but answers out, and end with the parent."""
+    with suppress(OSError):
+        _OOM_SCORE.write_text(_FIRST_TO_GO)  # where memory is short, rather we than an etcd beside us
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nowhere, stream)
+    forbid_core_dumps()
+    with suppress(OSError, AttributeError):  # no prctl outside Linux
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)

@@ -13,13 +13,10 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from etcdfix.model import Outcome as Verdict
-from etcdfix.model import StoredValue
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Subject
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.preflight.cluster import Cluster
-from etcdfix.rules import Rule
 from etcdfix.testing.servers import EtcdServer
 from tests.faults.dying_delete import Mortals, Order
 from tests.support import objects
@@ -29,9 +26,13 @@ from tests.support.change_deaths import (
     SENT,
     Aftermath,
     Captured,
+    Prepare,
     Scene,
+    deletion,
     die_at_random,
     die_everywhere,
+    fixing,
+    undoing,
 )
 from tests.support.durable_steps import (
     APPEND_STEPS,
@@ -44,7 +45,7 @@ from tests.support.durable_steps import (
 )
 from tests.support.lossy_etcd import TXN, LossyProxy, Withheld
 from tests.support.objects import KUBE_SYSTEM_UID
-from tests.support.remediation_ground import Ground, delete, fix, reached, stands, undo
+from tests.support.remediation_ground import Ground, reached, undo
 from tests.support.thorough import THOROUGH
 
 pytestmark = pytest.mark.etcd
@@ -82,25 +83,6 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         yield Path(made)
 
 
-Prepare = Callable[[EtcdServer, Ground, Cluster, str], Scene]
-"""Puts a target of a name on a ground, and says what is to be done to it."""
-
-
-def deletion(etcd: EtcdServer, ground: Ground, cluster: Cluster, name: str) -> Scene:
-    key = ground.key(name)
-    etcd.put(key, ground.broken(name))
-    return Scene(
-        key=key,
-        change="delete",
-        subject=key.decode(),
-        again=lambda: delete(ground, key),
-        before=stands(cluster, key),
-        is_done=lambda now: now is None,
-        done="deleted",
-        refused=Rule.GONE,
-    )
-
-
 def deletion_with_a_log(etcd: EtcdServer, ground: Ground, cluster: Cluster, name: str) -> Scene:
     write_log(ground.log, pairs=1)
     return deletion(etcd, ground, cluster, name)
@@ -127,56 +109,6 @@ def second_deletion(etcd: EtcdServer, ground: Ground, cluster: Cluster, name: st
     with ground.log.open("ab") as file:
         file.write(b'{"kind":"Event","torn')
     return scene
-
-
-def undoing(etcd: EtcdServer, ground: Ground, cluster: Cluster, name: str) -> Scene:
-    key, value = ground.key(name), ground.broken(name)
-    etcd.put(key, value)
-    backup = Path(delete(ground, key).backups[0])
-    return Scene(
-        key=key,
-        change="undo",
-        subject=str(backup),
-        again=lambda: undo(ground, backup),
-        before=None,
-        is_done=lambda now: now is not None and (now.value, now.version, now.lease) == (value, 1, 0),
-        done="undone",
-        refused=Rule.PRESENT,
-        reconciled="undone",
-    )
-
-
-def fixing(source: str) -> Prepare:
-    """Return what prepares a fix from a source; ``revision`` stands for the revision that is made there."""
-
-    def prepare(etcd: EtcdServer, ground: Ground, cluster: Cluster, name: str) -> Scene:
-        key, good, place, writes = ground.key(name), ground.readable(name), source, 2
-        if source == "revision":
-            place, writes = f"revision:{etcd.put(key, good)}", 3
-        etcd.put(key, ground.broken(name))
-        if source == "candidate":  # the newest Secret shows that the API servers hold the write key
-            etcd.put(ground.key("other-2"), ground.readable("other-2"))
-
-        def is_done(now: StoredValue | None) -> bool:
-            if now is None or now.version != writes:
-                return False
-            found = cluster.examiner.examine(now)
-            assert found.verdict.outcome is Verdict.READABLE
-            return now.value == good or cluster.examiner.plaintext(found) == objects.secret(name)
-
-        return Scene(
-            key=key,
-            change="fix",
-            subject=f"{key.decode()}@{place}",
-            again=lambda: fix(ground, key, place),
-            before=stands(cluster, key),
-            is_done=is_done,
-            done="fixed",
-            refused=Rule.READABLE,
-            reconciled="fixed",
-        )
-
-    return prepare
 
 
 class Case(NamedTuple):

@@ -14,14 +14,14 @@ from etcdfix.cli.root import run
 from etcdfix.errors import RefusedByRule
 from etcdfix.remediation.audit.record import Record, RecordType
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
-from etcdfix.remediation.commit import ChangeOutcome
-from etcdfix.remediation.durable import Step
+from etcdfix.remediation.durable import no_step
 from etcdfix.rules import Rule
 from etcdfix.sources.etcd import client as client_module
 from etcdfix.testing.servers import EtcdServer
 from etcdfix.wire.etcd import READ_METHODS
 from tests.faults.dying_delete import STAND_STILL, Mortals, Order
 from tests.support import objects
+from tests.support.change_deaths import Prepare, Scene, deletion, fixing, undoing
 from tests.support.change_runs import unfolded
 from tests.support.etcd_proxy import EtcdProxy, Refusal
 from tests.support.lossy_etcd import TXN, LossyProxy, Withheld
@@ -235,82 +235,50 @@ def test_error_that_etcd_answers(
     assert (value_at(ground, key) is None) == done
 
 
-def test_answer_to_an_undo_lost(etcd: EtcdServer, lay: Lay) -> None:
-    ground = lay()
-    key = put_broken(etcd, ground)
-    backup = Path(delete(ground, key).backups[0])
-    with LossyProxy(etcd.endpoint) as proxy:
-        proxy.lost = {TXN}
-        outcome = undo(ground.through(proxy.endpoint), backup)
-        assert proxy.calls.count(TXN) == 1
-    assert outcome.result == "undone"  # bytes and revision show it
-    assert value_at(ground, key) == ground.broken("target")
+CHANGES = pytest.mark.parametrize(
+    ("prepare", "encryption", "key_lost"),
+    [
+        pytest.param(deletion, "plain", "", id="delete"),
+        pytest.param(deletion, "lost", "aesgcm/v1/key1", id="delete, key declared lost"),
+        pytest.param(undoing, "plain", "", id="undo"),
+        pytest.param(fixing("revision"), "plain", "", id="fix from a revision"),
+        pytest.param(fixing("candidate"), "rotated", "", id="fix from a candidate"),
+        pytest.param(fixing("bit"), "flipped", "", id="fix of a bit"),
+    ],
+)
 
 
-def test_answer_to_a_fix_lost(etcd: EtcdServer, lay: Lay) -> None:
-    ground = lay("rotated")
-    key = put_broken(etcd, ground)
+def prepared(etcd: EtcdServer, ground: Ground, prepare: Prepare) -> Scene:
+    with reached(ground) as cluster:
+        return prepare(etcd, ground, cluster, "target")
+
+
+@CHANGES
+def test_answer_to_any_change_lost(
+    etcd: EtcdServer, lay: Lay, prepare: Prepare, encryption: str, key_lost: str
+) -> None:
+    """Bytes and revision show what was put; of a key that is gone nobody knows who deleted it."""
+    ground = lay(encryption, key_lost=key_lost)
+    scene = prepared(etcd, ground, prepare)
     with LossyProxy(etcd.endpoint) as proxy:
         proxy.lost = {TXN}
-        outcome = fix(ground.through(proxy.endpoint), key, "candidate")
+        outcome = scene.make(ground.through(proxy.endpoint), no_step, False)
         assert proxy.calls.count(TXN) == 1
-    assert outcome.result == "fixed"  # the digest of what was sent shows it
-    assert value_at(ground, key) != ground.broken("target")
+    assert outcome.result == scene.reconciled
+    with reached(ground) as cluster:
+        assert scene.is_done(stands(cluster, scene.key))
     assert [backup.content.stored.value for backup in ground.backups()] == [ground.broken("target")]
 
 
 _READ_PATHS = set(READ_METHODS)
 
-Change = Callable[[Ground, Step, bool], ChangeOutcome]
 
-
-def _deletion(etcd: EtcdServer, ground: Ground) -> Change:
-    key = put_broken(etcd, ground)
-    return lambda where, step, dry: delete(where, key, step, dry_run=dry)
-
-
-def _undo(etcd: EtcdServer, ground: Ground) -> Change:
-    backup = Path(delete(ground, put_broken(etcd, ground)).backups[0])
-    return lambda where, step, dry: undo(where, backup, step, dry_run=dry)
-
-
-def _replacement(etcd: EtcdServer, ground: Ground) -> Change:
-    key = put_broken(etcd, ground)
-    source = f"revision:{etcd.put(key, ground.readable('target'))}"
-    etcd.put(key, ground.broken("target"))
-    return lambda where, step, dry: fix(where, key, source, step, dry_run=dry)
-
-
-def _reencryption(etcd: EtcdServer, ground: Ground) -> Change:
-    key = put_broken(etcd, ground)
-    return lambda where, step, dry: fix(where, key, "candidate", step, dry_run=dry)
-
-
-def _repair(etcd: EtcdServer, ground: Ground) -> Change:
-    key = put_broken(etcd, ground)
-    return lambda where, step, dry: fix(where, key, "bit", step, dry_run=dry)
-
-
-@pytest.mark.parametrize(
-    ("prepare", "encryption", "key_lost"),
-    [
-        pytest.param(_deletion, "plain", "", id="delete"),
-        pytest.param(_deletion, "lost", "aesgcm/v1/key1", id="delete, key declared lost"),
-        pytest.param(_undo, "plain", "", id="undo"),
-        pytest.param(_replacement, "plain", "", id="fix from a revision"),
-        pytest.param(_reencryption, "rotated", "", id="fix from a candidate"),
-        pytest.param(_repair, "flipped", "", id="fix of a bit"),
-    ],
-)
+@CHANGES
 def test_dry_run_makes_the_same_checks_and_changes_nothing(
-    etcd: EtcdServer,
-    lay: Lay,
-    prepare: Callable[[EtcdServer, Ground], Change],
-    encryption: str,
-    key_lost: str,
+    etcd: EtcdServer, lay: Lay, prepare: Prepare, encryption: str, key_lost: str
 ) -> None:
     ground = lay(encryption, key_lost=key_lost, directories=("one", "two"))
-    change = prepare(etcd, ground)
+    change = prepared(etcd, ground, prepare).make
     files = {path.name for path in (Path(ground.folder) / "one").iterdir()}
     revision = etcd.revision()
     dry, real = Recorded(), Recorded()

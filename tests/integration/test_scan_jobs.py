@@ -76,7 +76,7 @@ def children() -> list[int]:
         with suppress(FileNotFoundError, ProcessLookupError):  # a thread, or a process, has ended meanwhile
             for pid in map(int, (task / "children").read_text().split()):
                 command = Path(f"/proc/{pid}/cmdline").read_bytes()
-                if b"etcdfix.workers" in command:
+                if b"spawn_main" in command:
                     found.append(pid)
     return found
 

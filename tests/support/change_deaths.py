@@ -1,4 +1,4 @@
-"""A change that dies at every step, and what an operator finds afterwards."""
+"""Changes to make, to lose and to kill, and what an operator finds afterwards."""
 
 from __future__ import annotations
 
@@ -16,15 +16,19 @@ import pytest
 
 from etcdfix.cli.root import run
 from etcdfix.errors import RefusedByRule
+from etcdfix.model import Outcome as Verdict
 from etcdfix.model import StoredValue
 from etcdfix.remediation.audit.record import RecordType
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.backup.file import MARKER_SUFFIX, read_backup
 from etcdfix.remediation.commit import ChangeOutcome
+from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.rules import Rule
+from etcdfix.testing.servers import EtcdServer
 from tests.faults.dying_delete import Answer, Mortals, Order
-from tests.support.remediation_ground import Ground, reached, stands
+from tests.support import objects
+from tests.support.remediation_ground import Ground, delete, fix, reached, stands, undo
 from tests.support.thorough import THOROUGH
 
 Captured = pytest.CaptureFixture[str]
@@ -39,7 +43,8 @@ class Scene(NamedTuple):
         key: Which key is changed.
         change: Names the change.
         subject: What the order says it is about.
-        again: Makes the same change once more.
+        make: Makes it, by the way that a ground names; the last argument has it tried out only.
+        ground: Where.
         before: What stands at the key.
         is_done: Whether what stands there is what the change was for.
         done: What the outcome is called then.
@@ -50,12 +55,89 @@ class Scene(NamedTuple):
     key: bytes
     change: str
     subject: str
-    again: Callable[[], ChangeOutcome]
+    make: Callable[[Ground, Step, bool], ChangeOutcome]
+    ground: Ground
     before: StoredValue | None
     is_done: Callable[[StoredValue | None], bool]
     done: str
     refused: Rule
     reconciled: str = "applied-or-gone"
+
+    def again(self) -> ChangeOutcome:
+        """Make the same change once more."""
+        return self.make(self.ground, no_step, False)
+
+
+Prepare = Callable[[EtcdServer, Ground, Cluster, str], Scene]
+"""Puts a target of a name on a ground, and says what is to be done to it."""
+
+
+def deletion(etcd: EtcdServer, ground: Ground, cluster: Cluster, name: str) -> Scene:
+    key = ground.key(name)
+    etcd.put(key, ground.broken(name))
+    return Scene(
+        key=key,
+        change="delete",
+        subject=key.decode(),
+        make=lambda where, step, dry: delete(where, key, step, dry_run=dry),
+        ground=ground,
+        before=stands(cluster, key),
+        is_done=lambda now: now is None,
+        done="deleted",
+        refused=Rule.GONE,
+    )
+
+
+def undoing(etcd: EtcdServer, ground: Ground, cluster: Cluster, name: str) -> Scene:
+    key, value = ground.key(name), ground.broken(name)
+    etcd.put(key, value)
+    backup = Path(delete(ground, key).backups[0])
+    return Scene(
+        key=key,
+        change="undo",
+        subject=str(backup),
+        make=lambda where, step, dry: undo(where, backup, step, dry_run=dry),
+        ground=ground,
+        before=None,
+        is_done=lambda now: now is not None and (now.value, now.version, now.lease) == (value, 1, 0),
+        done="undone",
+        refused=Rule.PRESENT,
+        reconciled="undone",
+    )
+
+
+def fixing(source: str) -> Prepare:
+    """Return what prepares a fix from a source; ``revision`` stands for the revision that is made there."""
+
+    def prepare(etcd: EtcdServer, ground: Ground, cluster: Cluster, name: str) -> Scene:
+        key, good, place, writes = ground.key(name), ground.readable(name), source, 2
+        if source == "revision":
+            place, writes = f"revision:{etcd.put(key, good)}", 3
+        etcd.put(key, ground.broken(name))
+        if source == "candidate":  # the newest Secret shows that the API servers hold the write key
+            etcd.put(ground.key("other-2"), ground.readable("other-2"))
+
+        def is_done(now: StoredValue | None) -> bool:
+            if now is None or now.version != writes:
+                return False
+            found = cluster.examiner.examine(now)
+            assert found.verdict.outcome is Verdict.READABLE
+            return now.value == good or cluster.examiner.plaintext(found) == objects.secret(name)
+
+        return Scene(
+            key=key,
+            change="fix",
+            subject=f"{key.decode()}@{place}",
+            make=lambda where, step, dry: fix(where, key, place, step, dry_run=dry),
+            ground=ground,
+            before=stands(cluster, key),
+            is_done=is_done,
+            done="fixed",
+            refused=Rule.READABLE,
+            reconciled="fixed",
+        )
+
+    return prepare
 
 
 class Aftermath:
@@ -253,11 +335,11 @@ def die_at_random(
     clear: Callable[[bytes], object],
     times: int,
 ) -> None:
-    """Make a change so many times, and kill each at a moment of the time that one takes which lives."""
+    """Make a change until so many were killed, each at a moment of the time that one takes which lives."""
     moments = random.Random(times)
     whole, deaths = 60.0, 0
     with reached(base) as cluster:
-        for number in range(times + 1):
+        for number in range(10 * times):
             name = f"random-{number:03}"
             ground = base.at(folder / name)
             scene = prepare(ground, cluster, name)
@@ -278,4 +360,6 @@ def die_at_random(
             check_death(scene, after, answer)
             if after.now() is not None:
                 clear(scene.key)
-    assert deaths > times // 3
+            if deaths == times:
+                return
+    raise AssertionError(f"only {deaths} of {times} were killed")

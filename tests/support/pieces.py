@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import gc
 import json
+import multiprocessing
+import multiprocessing.resource_tracker
 import os
 import resource
 import signal
@@ -16,10 +17,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from etcdfix.workers.frames import HEADER, Kind
 from etcdfix.workers.pool import WorkerPool
 
-TARGET = "tests.support.pieces:make"
 SECRET = b"c2VjcmV0LXBsYWludGV4dA"
 _GET_DUMPABLE = 3
 
@@ -28,10 +27,10 @@ class Unlucky(Exception):
     """Its text must never be seen."""
 
 
-def make(setup: bytes) -> Callable[[bytes], bytes]:
+def make(setup: bytes, descriptor: int | None) -> Callable[[bytes], bytes]:
     if setup.startswith(b"unfit"):
         raise Unlucky(setup)
-    return do
+    return do if descriptor is None else lambda _piece: os.pread(descriptor, 100, 0)
 
 
 def do(piece: bytes) -> bytes:
@@ -53,26 +52,12 @@ def do(piece: bytes) -> bytes:
             os.kill(os.getpid(), int(rest))
         case b"stop":
             os.kill(os.getpid(), signal.SIGSTOP)
-        case b"cut":
-            _begin_an_answer()
         case b"print":
             for descriptor in (1, 2):
                 os.write(descriptor, rest)
             print(rest, file=sys.stderr, flush=True)
             print(rest, flush=True)
     return piece[::-1]
-
-
-def _begin_an_answer() -> None:
-    """Stop in the middle of an answer, some time later."""
-    time.sleep(0.5)
-    answers = next(
-        int(path.name)
-        for path in Path("/proc/self/fd").iterdir()
-        if int(path.name) > 2 and fcntl.fcntl(int(path.name), fcntl.F_GETFL) & os.O_WRONLY
-    )
-    os.write(answers, HEADER.pack(3, 100, Kind.ANSWER) + b"a")
-    os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def facts() -> dict[str, object]:
@@ -96,8 +81,6 @@ def facts() -> dict[str, object]:
         "blocked": [int(n) for n in signal.pthread_sigmask(signal.SIG_BLOCK, ())],
         "umask": before,
         "oom score": int(Path("/proc/self/oom_score_adj").read_text()),
-        "directory": str(Path.cwd()),
-        "leads its session": os.getsid(0) == os.getpid(),
         "paths": sys.path,
     }
 
@@ -116,29 +99,22 @@ def run_all(pool: WorkerPool, pieces: Iterable[bytes]) -> list[tuple[bytes, byte
     return [(piece, here(piece) if answer is None else answer) for piece, answer in pool.run(pieces, same)]
 
 
-def process_ids(pool: WorkerPool) -> list[int]:
-    return [worker._process.pid for worker in pool._workers]
+def process_ids() -> list[int]:
+    return [worker.pid for worker in multiprocessing.active_children() if worker.pid is not None]
 
 
 @contextmanager
 def nothing_left() -> Iterator[None]:
-    """See that what runs inside leaves no process, no descriptor and no thread."""
+    """See that what runs inside leaves no worker, no descriptor and no thread."""
+    multiprocessing.resource_tracker.ensure_running()  # it lives as long as this process
     gc.collect()  # what other tests left is not ours
     before = _left()
     yield
+    gc.collect()
     after = _left()
     assert after == before, f"{after}, before {before}"
 
 
-def _left() -> tuple[list[str], list[str], int]:
-    own = os.getpid()
-    children = [line for task in Path(f"/proc/{own}/task").iterdir() for line in _words(task / "children")]
+def _left() -> tuple[list[int], list[str], int]:
     descriptors = [path.name for path in Path("/proc/self/fd").iterdir() if path.exists()]
-    return sorted(children), sorted(descriptors), threading.active_count()
-
-
-def _words(path: Path) -> list[str]:
-    try:
-        return path.read_text().split()
-    except OSError:
-        return []
+    return process_ids(), sorted(descriptors), threading.active_count()

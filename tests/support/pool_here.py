@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from importlib import import_module
+from collections.abc import Callable, Iterable, Iterator
 from itertools import cycle
 from typing import Self, TypeVar
+
+from etcdfix.workers.pool import Make
 
 W = TypeVar("W")
 
@@ -14,16 +15,10 @@ W = TypeVar("W")
 class PoolHere:
     """Plays :class:`etcdfix.workers.pool.WorkerPool`; pieces are answered some time before they are yielded."""
 
-    def __init__(self, jobs: int, target: str, setup: None, *, pass_fds: Sequence[int] = ()) -> None:
-        module, _, name = target.partition(":")
-        self._make: Callable[[bytes], Callable[[bytes], bytes]] = getattr(import_module(module), name)
-        self._jobs = jobs
-        self._workers: Iterator[Callable[[bytes], bytes]] = iter(())
+    def __init__(self, jobs: int, make: Make, setup: bytes, descriptor: int | None = None) -> None:
+        self._workers = cycle([make(setup, descriptor) for _ in range(jobs)])
         self._ahead = 2 * jobs
         self.lost: list[str] = []
-
-    def set_up(self, setup: bytes) -> None:
-        self._workers = cycle([self._make(setup) for _ in range(self._jobs)])
 
     def __enter__(self) -> Self:
         return self
@@ -31,19 +26,11 @@ class PoolHere:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def run(
-        self,
-        work: Iterable[W],
-        frame: Callable[[W], bytes],
-        here: Callable[[W], bytes] | None = None,
-    ) -> Iterator[tuple[W, bytes | None]]:
-        """Answer each piece but every seventh, as if its worker had ended over it; this process does some too."""
+    def run(self, work: Iterable[W], frame: Callable[[W], bytes]) -> Iterator[tuple[W, bytes | None]]:
+        """Answer each piece but every seventh, as if its worker had ended over it."""
         pieces: deque[tuple[W, bytes | None]] = deque()
         for number, piece in enumerate(work):
-            if here is not None and number % 7 == 3:
-                pieces.append((piece, here(piece)))
-            else:
-                pieces.append((piece, None if number % 7 == 6 else next(self._workers)(frame(piece))))
+            pieces.append((piece, None if number % 7 == 6 else next(self._workers)(frame(piece))))
             if len(pieces) > self._ahead:
                 yield pieces.popleft()
         yield from pieces

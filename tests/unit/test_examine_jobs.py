@@ -17,7 +17,7 @@ from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_frames import Question, SentProvider, SentRule, Setup
-from etcdfix.examine_jobs import Helpers, Jobs, jobs_for, started_early
+from etcdfix.examine_jobs import Helpers, jobs_for
 from etcdfix.sources import mvcc, pages
 from etcdfix.sources.base import SourceDescription
 from etcdfix.sources.snapshot import SnapshotSource
@@ -197,36 +197,13 @@ def test_auto_starts_no_worker_for_a_small_scope(monkeypatch: pytest.MonkeyPatch
     assert counts == [(9, 0), (9, 1), (9, 2)]
 
 
-@pytest.mark.parametrize(
-    ("jobs", "everything", "workers"),
-    [(1, True, None), (2, True, 1), (3, False, 2), ("auto", True, 3), ("auto", False, None)],
-)
-def test_workers_of_a_file_are_started_before_it_is_read(
-    jobs: Jobs, everything: bool, workers: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started = counted(monkeypatch)
-    monkeypatch.setattr(examine_jobs, "resolve_jobs", lambda *_, **__: 4)
-    with (
-        SnapshotSource(ALPHA / "snapshot.db.gz") as source,
-        started_early(source, jobs, everything=everything) as early,
-    ):
-        assert (early is not None) == (workers is not None)
-    assert started == ([] if workers is None else [workers])
-
-
-@pytest.mark.parametrize("jobs", [1, 2, "auto"])
-def test_workers_are_started_early_for_files_alone(jobs: Jobs) -> None:
-    with started_early(MemorySource([]), jobs, everything=True) as early:
-        assert early is None
-
-
 # What nobody may see, and what cannot be sent
 
 
 def test_nothing_that_goes_through_the_pipe_is_shown() -> None:
     key = b"0123456789abcdef0123456789abcdef"
     provider = SentProvider("aescbc", (("key1", key),))
-    setup = Setup("", None, "", (SentRule(("secrets",), (provider,)),), False, (), (), (), (), None)
+    setup = Setup("", None, "", (SentRule(("secrets",), (provider,)),), False, (), (), (), ())
     question = Question((), b"v", memoryview(key))
     for shown in (provider, setup, question):
         assert "0123456789" not in repr(shown)
@@ -282,12 +259,9 @@ def test_an_answer_that_is_none_is_examined_here(
 ) -> None:
     class Damaging(PoolHere):
         def run(
-            self,
-            work: Iterable[Any],
-            frame: Callable[[Any], bytes],
-            here: Callable[[Any], bytes] | None = None,
+            self, work: Iterable[Any], frame: Callable[[Any], bytes]
         ) -> Iterator[tuple[Any, bytes | None]]:
-            for piece, answer in super().run(work, frame, here):
+            for piece, answer in super().run(work, frame):
                 yield piece, None if answer is None else damaged(answer)
 
     values = [

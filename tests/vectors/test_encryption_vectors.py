@@ -100,7 +100,7 @@ def test_local_ciphers_open_it(name: str) -> None:
         authenticated=name != "aescbc",
     )
     assert secrets.from_storage(stored(name), ETCD_KEY) == expected
-    assert secrets.search(stored(name), ETCD_KEY) == expected
+    assert secrets.read(stored(name), ETCD_KEY) == expected
 
 
 @pytest.mark.parametrize("name", KMS)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 import re
 from bisect import insort
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hmac import HMAC
 
-from etcdfix.encryption.cipher import TOO_SHORT_ERROR
+from etcdfix.encryption.cipher import TOO_SHORT_ERROR, Flip
 from etcdfix.encryption.kms.envelopes import (
     DEKSourceType,
     EncryptedObject,
@@ -41,6 +41,8 @@ from etcdfix.model import Attempt, FailureReason, Plaintext, PluginRecord
 
 _AES_KEY_SIZES = frozenset({16, 24, 32})
 INFO_SIZE = 32
+INFO = "info"
+"""The part of a value's data, in a :class:`~etcdfix.encryption.cipher.Flip`, from which its key is derived."""
 _MIN_SEED_SIZE = 32
 _OBJECT_STARTS = (b"k8s\x00", b'{"', b"\xd9\xd9\xf7")
 # YAML: noise is text for so long once in 2^22 values, and padding has to fit as well.
@@ -107,6 +109,14 @@ class DataKey:
         if isinstance(found, Attempt) or (self.seeded and len(data) < _SEEDED_MIN_SIZE):
             return None
         return found
+
+    def other_infos(self, data: bytes) -> Iterator[tuple[Flip, AESGCMCipher, bytes]]:
+        """Yield each bit of a value's info, and what its data is looked at with if that is turned; only for a seed."""
+        for place in range(8 * min(INFO_SIZE, len(data)) if self.seeded else 0):
+            flip = Flip(INFO, place // 8, place % 8)
+            found = self.unchecked(flip.turned(data))
+            if found is not None:
+                yield flip, *found
 
 
 class KnownSeed(NamedTuple):

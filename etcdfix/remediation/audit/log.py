@@ -210,11 +210,7 @@ class AuditLog(Closing):
             self._directory.remove(self.path.name + RESERVE_SUFFIX, what="audit reserve", step=self._step)
 
     def draft(self, record: Record) -> Draft:
-        """Give a record its place and its exact bytes, without writing anything.
-
-        Raises:
-            AuditError: It would be too long, or an earlier append failed.
-        """
+        """Give a record its place and its exact bytes, without writing anything; raises AuditError."""
         self._require_usable()
         draft = placed(record, self.head, at=self._clock())
         if len(draft.line) > MAX_RECORD_SIZE:
@@ -231,11 +227,7 @@ class AuditLog(Closing):
         return self.append_draft(self.draft(record))
 
     def append_draft(self, draft: Draft) -> Link:
-        """Write a record that was drafted; the log must not have grown since.
-
-        Raises:
-            AuditError: See :meth:`append`.
-        """
+        """Write a record that was drafted; the log must not have grown since."""
         self._require_usable()
         record, link = draft.record, draft.record.link
         if (link.sequence, record.previous) != (self.head.sequence + 1, f"sha256:{self.head.sha256}"):
@@ -255,19 +247,11 @@ class AuditLog(Closing):
         return link
 
     def records(self) -> Iterator[Record]:
-        """Yield what it holds, oldest first.
-
-        Raises:
-            AuditLogUnreadable: It cannot be read.
-        """
+        """Yield what it holds, oldest first; raises AuditLogUnreadable."""
         return records_in(self._descriptor, self.path)
 
     def check(self, anchors: Iterable[Anchor]) -> None:
-        """Compare it with what else remembers its records.
-
-        Raises:
-            AuditLogBroken: One of them speaks against it.
-        """
+        """Compare it with what else remembers its records; raises AuditLogBroken."""
         refuse_broken(self.path, check_chain(self._descriptor, str(self.head).encode(), anchors))
 
     def open_intents(self) -> tuple[Record, ...]:
@@ -275,11 +259,7 @@ class AuditLog(Closing):
         return tuple(self._open.values())
 
     def intent(self, sequence: int) -> Record:
-        """Return one open intent.
-
-        Raises:
-            AuditError: It is not open.
-        """
+        """Return one open intent; raises AuditError."""
         if sequence not in self._open:
             raise self._error(f"intent {sequence} is not open")
         return self._open[sequence]

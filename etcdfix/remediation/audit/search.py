@@ -19,11 +19,7 @@ _EVER: Final = 1 << 63
 
 
 def outcomes_of(path: Path, intent: Record) -> Iterator[Record]:
-    """Yield what the log says became of an intent, oldest first.
-
-    Raises:
-        AuditLogUnreadable: The log cannot be read.
-    """
+    """Yield what the log says became of an intent, oldest first; raises AuditLogUnreadable."""
     for record in read_records(path):
         if (
             record.tells_outcome

@@ -276,11 +276,7 @@ def read_events(path: Path) -> Iterator[Event]:
 
 
 def records_in(descriptor: int, path: Path) -> Iterator[Record]:
-    """Yield the records of a log that is open, and so locked, already; ``path`` is for messages.
-
-    Raises:
-        AuditLogUnreadable: See :func:`read_records`.
-    """
+    """Yield the records of a log that is open, and so locked, already; ``path`` is for messages."""
     return _each(descriptor, path, parse_record)
 
 
@@ -379,11 +375,7 @@ def broken(path: Path, problem: str, findings: Iterable[LogFault] = (), *, hint:
 
 
 def refuse_broken(path: Path, found: Verification) -> None:
-    """Refuse a log to which nothing may be added.
-
-    Raises:
-        AuditLogBroken: Its chain is broken, or it has no head file.
-    """
+    """Refuse a log to which nothing may be added; raises AuditLogBroken."""
     if found.trouble:
         raise broken(
             path, found.trouble, found.findings, hint="" if found.findings else without_head(path, found.head)

@@ -68,9 +68,11 @@ def test_code_of_others_is_not_imported_by_workers(ground: Ground, tmp_path: Pat
     """The first process is started as its user likes; its workers import from where it does, and nowhere else."""
     hostile, seen = tmp_path / "hostile", tmp_path / "seen"
     (hostile / "etcdfix" / "workers").mkdir(parents=True)
+    (hostile / "multiprocessing").mkdir()
     text = f"import os; open({str(seen)!r}, 'a').write(str(os.getpid()) + '\\n')\n"
     for name in ("json.py", "msgspec.py", "mmap.py", "sitecustomize.py", "usercustomize.py", "startup.py",
-                 "etcdfix/__init__.py", "etcdfix/workers/__init__.py", "etcdfix/workers/worker.py"):  # fmt: skip
+                 "etcdfix/__init__.py", "etcdfix/workers/__init__.py", "etcdfix/workers/pool.py",
+                 "multiprocessing/__init__.py"):  # fmt: skip
         (hostile / name).write_text(text)
     started = (
         f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); from etcdfix.cli.root import main; main()"
@@ -115,7 +117,7 @@ def test_secrets_are_in_no_place_of_a_worker(ground: Ground) -> None:
         for pid in command.workers():
             try:
                 proc = Path(f"/proc/{pid}")
-                if b"workers" in (words := (proc / "cmdline").read_bytes()):
+                if b"spawn_main" in (words := (proc / "cmdline").read_bytes()):
                     seen[pid] = words + (proc / "environ").read_bytes()
                     files |= {str(entry.readlink()) for entry in (proc / "fd").iterdir()}
             except OSError:

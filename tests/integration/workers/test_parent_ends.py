@@ -24,8 +24,8 @@ PARENT = textwrap.dedent(
     from tests.support.pieces import *
     with ending_early():
         try:
-            with WorkerPool(3, TARGET, b"") as pool:
-                print(*process_ids(pool), flush=True)
+            with WorkerPool(3, make, b"") as pool:
+                print(*process_ids(), flush=True)
                 pieces = [b"answer 3000000"] * 20 + [b"sleep 60", *[b"answer 3000000"] * 30]
                 for number, _ in enumerate(pool.run(pieces, same)):
                     if number == 19:

@@ -52,7 +52,7 @@ def opened(
 
 def ask(kubeconfig: Path, **options: Any) -> bytes:
     with opened(kubeconfig, **options) as server:
-        return server.request("GET", KUBE_SYSTEM, what="something")
+        return server.require(server.send("GET", KUBE_SYSTEM), what="something")
 
 
 def refused(kubeconfig: Path, **options: Any) -> AuthorizationRefused:

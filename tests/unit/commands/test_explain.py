@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from etcdfix.commands.explain import Explained, ExplainRequest, explain_key
+from etcdfix.copies.finder import parse_named
+from etcdfix.copies.search import Places
 from etcdfix.errors import SourceError
 from etcdfix.model import KeptRevision, Outcome, StoredValue
 from etcdfix.report.document import State, Table
@@ -295,3 +299,17 @@ def test_a_key_that_is_gone_has_its_copies_and_names_where_from() -> None:
     assert [copy.source for copy in report.copies] == ["revision:1"]
     assert report.next is not None
     assert " --from revision:1 " in report.next.command.line(RunOptions())
+
+
+def test_many_places_that_tell_nothing_leave_the_first_screen_short(tmp_path: Path) -> None:
+    named = tuple(parse_named(f"snapshot:{tmp_path / str(number)}") for number in range(20))
+    request = ExplainRequest(
+        layout=StorageLayout(), configuration=GCM, key=KEY.encode(), places=Places(named=named)
+    )
+    pod = json_object("v1", "Pod", "app", spec={"volumes": [{"name": "v", "secret": {"secretName": "web"}}]})
+    there = source(flipped(sealed("web")), ("/registry/pods/shop/app", pod), (A, sealed("a")))
+    report = explain_key(there, request).report
+    assert report is not None
+    text = rendered(report)
+    assert len(text.splitlines()) <= 24
+    assert re.search("other places +18: -o json", text)

@@ -54,9 +54,7 @@ def for_secrets(*providers: str, plugins: dict[str, KMSPlugin] | None = None) ->
 
 
 def opened(reader: ResourceTransformers, data: bytes, etcd_key: bytes = ETCD_KEY) -> Plaintext:
-    plaintext = reader.from_storage(data, etcd_key)
-    assert reader.search(data, etcd_key) == plaintext
-    return plaintext
+    return reader.from_storage(data, etcd_key)
 
 
 def names(reader: ResourceTransformers) -> list[tuple[str, str]]:
@@ -66,7 +64,6 @@ def names(reader: ResourceTransformers) -> list[tuple[str, str]]:
 def failure(reader: ResourceTransformers, data: bytes, etcd_key: bytes = ETCD_KEY) -> TransformFailed:
     with pytest.raises(TransformFailed) as caught:
         reader.from_storage(data, etcd_key)
-    assert reader.search(data, etcd_key) == caught.value.failure
     assert isinstance(caught.value, TransformError)
     return caught.value
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -165,10 +165,8 @@ def test_no_data_of_a_secret_goes_through_the_pipe(monkeypatch: pytest.MonkeyPat
     answers: list[bytes] = []
 
     class Listening(PoolHere):
-        def run(
-            self, work: Any, frame: Any, here: Callable[[Any], bytes] | None = None
-        ) -> Iterator[tuple[Any, bytes | None]]:
-            for piece, answer in super().run(work, frame, here):
+        def run(self, work: Any, frame: Any) -> Iterator[tuple[Any, bytes | None]]:
+            for piece, answer in super().run(work, frame):
                 answers.append(answer or b"")
                 yield piece, answer
 

@@ -83,7 +83,6 @@ def test_kubeadm(tmp_path: Path) -> None:
         "command: [/bin/bash, -ec], args: ['exec /usr/local/bin/kube-apiserver --etcd-servers=https://a:2379 2>&1']",
         "command: [bash, -o, pipefail, -euo, pipefail, -c, 'kube-apiserver --etcd-servers https://a:2379 | tee l']",
         "command: [tini, --, busybox, sh, -c, 'sleep 1; kube-apiserver >>/log --etcd-servers=\"https://a:2379\"']",
-        "command: [sh, -c, 'exec kube-apiserver \"$@\"', --], args: ['--etcd-servers=https://a:2379']",
         "command: [sh, -c, 'kube-apiserver --etcd-servers=$(URL) --v=2'], env: [{name: URL, value: 'https://a:2379'}]",
         "command: [sh, -c, 'kube-apiserver --version && exec kube-apiserver --etcd-servers=https://a:2379']",
     ],
@@ -125,13 +124,6 @@ def test_the_apiserver_is_found_by_its_image_where_no_command_is_named(tmp_path:
         "command: [sh, -c, 'bash /start.sh kube-apiserver --etcd-servers=a:1']",
         "command: [sh, -c, 'eval exec kube-apiserver --etcd-servers=a:1']",
         "command: [sh, -c, 'xargs kube-apiserver --etcd-servers=a:1 < /flags']",
-        "command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 --v=2$EXTRA']",
-        "command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 --v=${EXTRA}']",
-        "command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 --v=2$$(more)']",
-        "command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 --v=2$(MORE)']",
-        "command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 --v=2 $@', --], args: [--etcd-prefix=/x]",
-        "command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 --v=\"2$@\"', --], args: [--etcd-prefix=/x]",
-        "command: [sh, -c, 'sh -c \"kube-apiserver --etcd-servers=a:1\"$MORE']",
     ],
 )
 def test_what_may_give_more_flags_is_refused(tmp_path: Path, words: str) -> None:
@@ -143,53 +135,33 @@ def test_what_may_give_more_flags_is_refused(tmp_path: Path, words: str) -> None
 BEHIND = "--etcd-prefix=/kubernetes.io --encryption-provider-config=/enc.yaml"
 
 
-@pytest.mark.parametrize(
-    "word",
-    [
-        "--advertise-address=$$(hostname -i)",
-        "--advertise-address=$(hostname)",
-        '--advertise-address="$$(hostname -i)"',
-        "--advertise-address=$(getip $(hostname))",
-        "--advertise-address=$$(ip a | awk '/inet /{print $2}' | cut -d \"/\" -f 1)",
-        '--advertise-address=$$(echo ")")',
-        "--advertise-address=$(POD_IP)",
-        "--v=$$((1+1))",
-        '--v="$V"',
-        '--v="a $V | b"',
-        '--sep "|"',
-        "--sep '|'",
-        "--sep \\|",
-        "--sep a\\ \\#",
-        "--sep a#b",
-        '--sep "\\""',
-        "2>&1",
-        "# not here --etcd-prefix=/no\n",
-    ],
-)
+@pytest.mark.parametrize("word", ["--sep a\\ b", "--sep a#b", '--sep "\\""', "2>&1", ">>/log", "--v='a b'"])
 def test_nothing_in_a_script_hides_the_flags_behind_it(tmp_path: Path, word: str) -> None:
-    script = f"exec kube-apiserver --etcd-servers=a:1 {word} {BEHIND}"
-    script = script if not word.startswith("#") else f"{word}exec kube-apiserver --etcd-servers=a:1 {BEHIND}"
-    found = load(tmp_path, pod(json.dumps({"command": ["sh", "-c", script], "image": "x"})))
-    assert (found.etcd_prefix, found.encryption_config) == ("/kubernetes.io", Path("/enc.yaml"))
+    for script in (
+        f"exec kube-apiserver --etcd-servers=a:1 {word} {BEHIND}",
+        f"# don't\nkube-apiserver --etcd-servers=a:1 {BEHIND}",
+    ):
+        found = load(tmp_path, pod(json.dumps({"command": ["sh", "-c", script], "image": "x"})))
+        assert (found.etcd_prefix, found.encryption_config) == ("/kubernetes.io", Path("/enc.yaml"))
+
+
+EXPANDED = [
+    "$V", "${EXTRA}", '"$V"', "2$@", "$$(hostname -i)", "$(hostname)", "$(POD_IP)", "$$((1+1))", "`hostname;`",
+    "$'\\';'", "$$(case x in a) echo 1;; esac)", "$$(cat <<E\n)\nE\n)", "$$(echo 1", '"${A:-";"}"', "<(a;)", "'2", '"2',
+    "<<E\nE\n", "/{x,y}", "a #", "*", '1 "|"', "1 \\|", "; x", "&& x",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     "script",
     [
-        f"exec kube-apiserver --etcd-servers=a:1 --v=$$(case x in a) echo 1;; esac) {BEHIND}",
-        f"exec kube-apiserver --etcd-servers=a:1 --v=$$(cat <<E\n)\nE\n) {BEHIND}",
-        f"exec kube-apiserver --etcd-servers=a:1 --v=$$(echo 1 {BEHIND}",
-        f"exec kube-apiserver --etcd-servers=a:1 --v=$$(echo \\)) {BEHIND}",
-        f"exec kube-apiserver --etcd-servers=a:1 --v=`hostname;` {BEHIND}",
-        f"exec kube-apiserver --etcd-servers=a:1 --v=$'\\';' {BEHIND}",
-        f'exec kube-apiserver --etcd-servers=a:1 --v="${{A:-";"}}" {BEHIND}',
-        f"exec kube-apiserver --etcd-servers=a:1 --v=<(a;) {BEHIND}",
-        f'exec kube-apiserver --etcd-servers=a:1 --v="2 {BEHIND}',
-        f"exec kube-apiserver --etcd-servers=a:1 --v='2 {BEHIND}",
+        *(f"exec kube-apiserver --etcd-servers=a:1 --v={word} {BEHIND}" for word in EXPANDED),
         f"exec kube-apiserver --etcd-servers=a:1 {BEHIND} \\",
+        f"F='{BEHIND}'; exec kube-apiserver --etcd-servers=a:1",
+        f"sh -c 'kube-apiserver --etcd-servers=a:1' {BEHIND}",
         'run() { exec kube-apiserver --etcd-servers=a:1 "$@"; }; run --encryption-provider-config=/e',
-        "run ( ) { exec kube-apiserver --etcd-servers=a:1; }; run --encryption-provider-config=/e",
-        'function run { kube-apiserver --etcd-servers=a:1 "$@"; }; run --encryption-provider-config=/e',
+        "run ( ) ( exec kube-apiserver --etcd-servers=a:1 ); run --encryption-provider-config=/e",
+        "function run ( kube-apiserver --etcd-servers=a:1 ); run --encryption-provider-config=/e",
     ],
 )
 def test_a_script_that_cannot_be_taken_apart_is_refused_in_our_words(tmp_path: Path, script: str) -> None:
@@ -207,16 +179,15 @@ spec:
   - command: [/bin/sh, -c]
     args:
     - |
-      # kube-apiserver --etcd-servers=http://commented:1
-      mkdir -p /var/log   # don't stop
+      # kube-apiserver --etcd-servers=http://commented:1, don't
+      mkdir -p /var/log
       if [ -x /usr/local/bin/kube-apiserver ]; then
         exec /usr/local/bin/kube-apiserver \\
           --etcd-servers 'http://a:1,http://b:1' \\
           --etcd-servers-overrides="/events#http://c:1;http://d:1" 1>>/var/log/k.log \\
-          --etcd-prefix=/x --feature-gates="$GATES" 2>&1 \\
+          --etcd-prefix=/x --feature-gates="A=true" 2>&1 \\
           --encryption-provider-config=/etc/enc.yaml
       fi
-      --etcd-prefix=/no
 """
 
 
@@ -269,17 +240,11 @@ def test_a_manifest_without_etcd_servers_is_refused(tmp_path: Path, container: s
 @pytest.mark.parametrize(
     "container",
     [
-        "{command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 $MORE']}",
-        "{command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 `more`']}",
-        "{command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 --etcd-prefix=${PREFIX}']}",
         "{command: [sh, -c, 'kube-apiserver --etcd-servers=$ETCD'], env: [{name: ETCD, value: 'a:1'}]}",
         "{command: [sh, -c, 'kube-apiserver --etcd-servers=$(cat /etc/etcd)']}",
-        "{command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 --$NAME=/x']}",
         "{command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 || kube-apiserver --etcd-servers=b:1']}",
         "{command: [sh, -c, 'if x; then kube-apiserver --etcd-servers=a; else kube-apiserver --etcd-servers=b; fi']}",
         '{command: [sh, -c, "kube-apiserver --etcd-servers=a:1 --etcd-prefix=\'/x"]}',
-        "{command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 <<EOF\n--etcd-prefix=/x\nEOF']}",
-        "{command: [sh, -c, 'kube-apiserver --etcd-servers=a:1 --etcd-prefix=/{x,y}']}",
         "{command: [sh, -c, 'F=\"--etcd-servers=a:1\"; kube-apiserver $F']}",
         "{command: [sh, -c, 'set -- --etcd-servers=a:1; exec kube-apiserver \"$@\"']}",
         "{command: [kube-apiserver, --etcd-servers=$(ETCD)], env: [{name: ETCD, valueFrom: {fieldRef: {}}}]}",

@@ -9,25 +9,18 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from etcdfix.errors import ConfigurationError
-from etcdfix.inputs import outputfile
 from etcdfix.inputs.outputfile import destination
 
 RECORD = b'{"kind":"Event","apiVersion":"audit.k8s.io/v1","annotations":{"etcdfix.io/sequence":"1"}}\n'
 
 
 pytestmark = pytest.mark.usefixtures("umask")
-
-
-@pytest.fixture
-def _only_with_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outputfile, "_open_unnamed", lambda _directory, _mode: None)
 
 
 def mode_of(path: Path) -> int:
@@ -39,19 +32,13 @@ def write(path: Path, data: bytes = b"new", *, private: bool = False) -> None:
         stream.write(data)
 
 
-@pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize(("private", "mode"), [(False, 0o644), (True, 0o600)])
-def test_mode_of_a_new_file_also_while_it_is_written(
-    request: pytest.FixtureRequest, tmp_path: Path, *, private: bool, mode: int, named: bool
-) -> None:
-    if named:
-        request.getfixturevalue("_only_with_a_name")
+def test_mode_of_a_new_file_also_while_it_is_written(tmp_path: Path, *, private: bool, mode: int) -> None:
     path = tmp_path / "report"
     with destination(path, (), private=private) as stream:
         stream.write(b"new")
         assert stat.S_IMODE(os.fstat(stream.fileno()).st_mode) == mode
-        names = [partial.name[:9] for partial in tmp_path.iterdir()]
-        assert names == [".etcdfix-"] * named, "nothing is left, however we end"
+        assert [partial.name[:9] for partial in tmp_path.iterdir()] == [".etcdfix-"]
     assert (path.read_bytes(), mode_of(path)) == (b"new", mode)
     assert path.stat().st_nlink == 1
     assert list(tmp_path.iterdir()) == [path]
@@ -66,7 +53,6 @@ def test_a_private_file_takes_no_mode_from_the_one_before(tmp_path: Path, before
     assert (path.read_bytes(), mode_of(path)) == (b"new", 0o600)
 
 
-@pytest.mark.usefixtures("_only_with_a_name")
 def test_the_name_while_it_is_written_cannot_be_foreseen(tmp_path: Path) -> None:
     with destination(tmp_path / "a", ()), destination(tmp_path / "b", ()):
         assert len(set(tmp_path.iterdir())) == 2
@@ -80,13 +66,8 @@ def test_a_hard_link_elsewhere_keeps_what_it_had(tmp_path: Path) -> None:
     assert (path.read_bytes(), other.read_bytes()) == (b"new", b"old")
 
 
-@pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, SystemExit, OSError, ValueError])
-def test_nothing_is_left_of_what_was_not_finished(
-    request: pytest.FixtureRequest, tmp_path: Path, failure: type[BaseException], *, named: bool
-) -> None:
-    if named:
-        request.getfixturevalue("_only_with_a_name")
+def test_nothing_is_left_of_what_was_not_finished(tmp_path: Path, failure: type[BaseException]) -> None:
     path = tmp_path / "report"
     path.write_bytes(b"old")
 
@@ -100,27 +81,24 @@ def test_nothing_is_left_of_what_was_not_finished(
     assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("report", b"old")]
 
 
-@pytest.mark.parametrize("named", [False, True])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT])
-def test_nothing_is_left_after_a_signal(tmp_path: Path, number: signal.Signals, *, named: bool) -> None:
-    script = textwrap.dedent(
-        """
-        import sys, time
-        from pathlib import Path
-        from etcdfix.inputs import outputfile
-        from etcdfix.inputs.outputfile import destination
-        if sys.argv[2] == "True":
-            outputfile._open_unnamed = lambda _directory, _mode: None
-        with destination(Path(sys.argv[1]), ()) as stream:
-            stream.write(b"half")
-            stream.flush()
-            print("begun", flush=True)
-            time.sleep(60)
-        """
-    )
+SIGNALLED = """
+import sys, time
+from pathlib import Path
+from etcdfix.cli.ending import ending_early
+from etcdfix.inputs.outputfile import destination
+with ending_early(), destination(Path(sys.argv[1]), ()) as stream:
+    stream.write(b"half")
+    stream.flush()
+    print("begun", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_nothing_is_left_after_a_signal(tmp_path: Path, number: signal.Signals) -> None:
     (tmp_path / "report").write_bytes(b"old")
     with subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path / "report"), str(named)],
+        [sys.executable, "-c", SIGNALLED, str(tmp_path / "report")],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         cwd=tmp_path,
@@ -128,18 +106,10 @@ def test_nothing_is_left_after_a_signal(tmp_path: Path, number: signal.Signals, 
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"begun\n"
-        assert len(list(tmp_path.iterdir())) == 1 + named
+        assert len(list(tmp_path.iterdir())) == 2
         process.send_signal(number)
-        assert process.wait(timeout=30) in {-number, 128 + number}
+        assert process.wait(timeout=30) != 0
     assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("report", b"old")]
-
-
-def test_without_proc_there_is_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outputfile, "_held", lambda _descriptor: str(tmp_path / "no-such-proc"))
-    with destination(tmp_path / "report", ()) as stream:
-        stream.write(b"new")
-        assert len(list(tmp_path.iterdir())) == 1
-    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("report", b"new")]
 
 
 def test_a_name_that_could_not_be_taken_leaves_nothing(

@@ -52,13 +52,16 @@ def open_descriptors() -> int:
 
 
 class TestDirectories:
-    def test_one_of_ours(self, tmp_path: Path) -> None:
+    def test_one_of_ours(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path = own_directory(tmp_path / "kept")
-        with open_directory(path) as opened:
-            assert opened.path == path
-            assert os.path.samestat(os.fstat(opened.descriptor), path.stat())
-        assert opened.descriptor == -1
-        opened.close()
+        path.chmod(0o755)
+        monkeypatch.chdir(tmp_path)
+        for named in (path, Path("kept")):
+            with open_directory(named) as opened:
+                assert opened.path == path
+                assert os.path.samestat(os.fstat(opened.descriptor), path.stat())
+            assert opened.descriptor == -1
+            opened.close()
 
     def test_root_of_the_file_system(self) -> None:
         if os.geteuid() == 0 and not Path("/").stat().st_mode & 0o022:
@@ -67,12 +70,6 @@ class TestDirectories:
         else:
             with pytest.raises(UnsafePlace):
                 open_directory(Path("/"))
-
-    def test_relative(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        own_directory(tmp_path / "kept")
-        monkeypatch.chdir(tmp_path)
-        with open_directory(Path("kept")) as opened:
-            assert opened.path == tmp_path / "kept"
 
     def test_missing_and_named(self, tmp_path: Path) -> None:
         with pytest.raises(UnsafePlace, match="does not exist") as caught:
@@ -88,12 +85,6 @@ class TestDirectories:
         for made in (tmp_path / "state", tmp_path / "state" / "etcdfix"):
             assert stat.S_IMODE(made.stat().st_mode) == 0o700
         assert seen == [*step_names("directory", DIRECTORY_ACTIONS)] * 2
-
-    def test_cannot_be_made(self, tmp_path: Path) -> None:
-        failing = FailAt("directory: before create directory")
-        with pytest.raises(NotDurable, match="No space left"):
-            open_directory(tmp_path / "kept", create=True, step=failing)
-        assert not (tmp_path / "kept").exists()
 
     def test_symbolic_link(self, tmp_path: Path) -> None:
         own_directory(tmp_path / "real")
@@ -122,11 +113,6 @@ class TestDirectories:
         path.chmod(mode)
         with pytest.raises(UnsafePlace, match=f"mode {mode:04o}: others may write"):
             open_directory(path)
-
-    def test_others_may_read(self, tmp_path: Path) -> None:
-        path = own_directory(tmp_path / "kept")
-        path.chmod(0o755)
-        open_directory(path).close()
 
     def test_everybody_may_write_above_it(self, tmp_path: Path) -> None:
         above = own_directory(tmp_path / "above")
@@ -201,9 +187,12 @@ class TestDirectories:
         monkeypatch.setattr(os, "geteuid", lambda: 1000)
         assert durable._trusted_users() == {0, 1000}
 
-    def test_cannot_be_opened(self, tmp_path: Path) -> None:
+    def test_cannot_be_opened_or_made(self, tmp_path: Path) -> None:
         with pytest.raises(NotDurable, match="File name too long"):
             open_directory(tmp_path / ("x" * 300))
+        with pytest.raises(NotDurable, match="No space left"):
+            open_directory(tmp_path / "kept", create=True, step=FailAt("directory: before create directory"))
+        assert not (tmp_path / "kept").exists()
 
     def test_no_descriptor_is_lost(self, tmp_path: Path) -> None:
         before = open_descriptors()
@@ -275,22 +264,15 @@ class TestCreate:
         assert caught.value.path == directory.path / "a"
         assert open_descriptors() == before
 
-    def test_other_bytes_come_back(self, directory: SafeDirectory) -> None:
+    @pytest.mark.parametrize("other", [b"bytez", b"bytes and more"])
+    def test_other_bytes_come_back(self, directory: SafeDirectory, other: bytes) -> None:
         def change(name: str) -> None:
             if name == "backup: before read back":
-                (directory.path / "a").write_bytes(b"bytez")
+                (directory.path / "a").write_bytes(other)
 
         with pytest.raises(NotDurable, match="other bytes came back"):
             directory.create("a", b"bytes", what="backup", step=change)
         assert directory.names() == []
-
-    def test_file_grows_behind_our_back(self, directory: SafeDirectory) -> None:
-        def change(name: str) -> None:
-            if name == "backup: before read back":
-                (directory.path / "a").write_bytes(b"bytes and more")
-
-        with pytest.raises(NotDurable, match="other bytes came back"):
-            directory.create("a", b"bytes", what="backup", step=change)
 
     def test_full_disk(self, tmp_path: Path) -> None:
         with mounted(tmp_path / "kept", "size=64k") as path, open_directory(path) as opened:
@@ -304,15 +286,11 @@ class TestReplaceAndRemove:
     def test_replace(self, directory: SafeDirectory) -> None:
         seen: list[str] = []
         directory.replace("head", b"1", what="audit head")
+        (directory.path / "head.new").write_bytes(b"half")  # as a crash leaves it
         directory.replace("head", b"2", what="audit head", step=seen.append)
         assert (directory.path / "head").read_bytes() == b"2"
         assert seen == list(step_names("audit head", REPLACE_ACTIONS))
         assert directory.names() == ["head"]
-
-    def test_what_a_crash_left_is_replaced(self, directory: SafeDirectory) -> None:
-        (directory.path / "head.new").write_bytes(b"half")
-        directory.replace("head", b"2", what="audit head")
-        assert (directory.path / "head").read_bytes() == b"2"
 
     def test_a_planted_link_is_not_followed(self, directory: SafeDirectory, tmp_path: Path) -> None:
         (tmp_path / "victim").write_bytes(b"kept")
@@ -353,17 +331,15 @@ class TestRead:
         with pytest.raises(OSError, match="not a regular file"):
             directory.read("pipe", limit=10)
 
-    @pytest.mark.parametrize(("size", "limit", "comes"), [(0, 5, 0), (5, 5, 5), (6, 5, 6), (99, 5, 6)])
-    def test_limit(self, directory: SafeDirectory, size: int, limit: int, comes: int) -> None:
-        directory.create("a", bytes(size), what="backup")
-        assert len(directory.read("a", limit=limit)) == comes
-
-    def test_one_byte_past_the_limit_shows_also_in_parts(
-        self, directory: SafeDirectory, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("chunk", [5, 1 << 20])
+    @pytest.mark.parametrize(("size", "comes"), [(0, 0), (5, 5), (6, 6), (99, 6)])
+    def test_limit(
+        self, directory: SafeDirectory, monkeypatch: pytest.MonkeyPatch, size: int, comes: int, chunk: int
     ) -> None:
-        monkeypatch.setattr(durable, "_CHUNK", 5)
-        directory.create("a", bytes(9), what="backup")
-        assert len(directory.read("a", limit=5)) == 6
+        """One byte past the limit shows, also where it is read in parts."""
+        monkeypatch.setattr(durable, "_CHUNK", chunk)
+        directory.create("a", bytes(size), what="backup")
+        assert len(directory.read("a", limit=5)) == comes
 
     def test_from_the_beginning(self, tmp_path: Path) -> None:
         (tmp_path / "a").write_bytes(b"bytes")
@@ -380,9 +356,11 @@ class TestForeignFiles:
         finally:
             os.close(descriptor)
 
-    def test_ours(self, tmp_path: Path) -> None:
+    def test_ours_and_a_folder(self, tmp_path: Path) -> None:
         (tmp_path / "a").touch(0o640)
         self.check(tmp_path / "a")
+        with pytest.raises(UnsafePlace, match="not a regular file"):
+            self.check(tmp_path)
 
     @pytest.mark.parametrize("mode", [0o620, 0o602])
     def test_others_may_write(self, tmp_path: Path, mode: int) -> None:
@@ -396,10 +374,6 @@ class TestForeignFiles:
         (tmp_path / "b").hardlink_to(tmp_path / "a")
         with pytest.raises(UnsafePlace, match="has 2 names"):
             self.check(tmp_path / "a")
-
-    def test_folder(self, tmp_path: Path) -> None:
-        with pytest.raises(UnsafePlace, match="not a regular file"):
-            self.check(tmp_path)
 
     @root_only
     def test_of_somebody_else(self, tmp_path: Path) -> None:
@@ -434,8 +408,6 @@ class TestFilesystems:
     def test_of_a_real_path(self, tmp_path: Path) -> None:
         assert filesystem_kind(Path("/proc")).kind == "proc"
         assert filesystem_kind(tmp_path).kind not in {"", "proc"}
-
-    def test_gone(self, tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError):
             filesystem_kind(tmp_path / "none")
 
@@ -458,25 +430,16 @@ class TestFilesystems:
         assert find_mount_above(Path("/proc/self"), MOUNTS + line).source == "over"
         assert find_mount_above(Path("/proc/self"), "") == Filesystem("", "", "")
 
-    @pytest.mark.parametrize(
-        ("kind", "volatile"),
-        [
-            *((kind, True) for kind in ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")),
-            *((kind, False) for kind in ("ext4", "")),
-        ],
-    )
-    def test_volatile(self, kind: str, volatile: bool) -> None:
-        assert Filesystem(kind, "", "").volatile is volatile
-
-    def test_same_disk(self, tmp_path: Path) -> None:
-        one, two = own_directory(tmp_path / "one"), own_directory(tmp_path / "two")
-        assert same_disk(one, two)
-        assert not same_disk(one, Path("/proc"))
+    @pytest.mark.parametrize("kind", ["tmpfs", "ramfs", "devtmpfs", "hugetlbfs", "ext4", ""])
+    def test_volatile(self, kind: str) -> None:
+        assert Filesystem(kind, "", "").volatile is (kind not in {"ext4", ""})
 
     @pytest.mark.parametrize(("source", "same"), [("/dev/sda2", True), ("none", False)])
-    def test_subvolumes(
+    def test_same_disk(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str, same: bool
     ) -> None:
+        assert same_disk(own_directory(tmp_path / "one"), own_directory(tmp_path / "two"))
+        assert not same_disk(tmp_path, Path("/proc"))
         monkeypatch.setattr(durable, "filesystem_kind", lambda _: Filesystem("btrfs", source, "/"))
         assert same_disk(tmp_path, Path("/proc")) is same
         assert same_disk(tmp_path, tmp_path)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from enum import StrEnum
 from functools import partial
 
 import msgspec
@@ -41,26 +40,15 @@ _LONGEST_LIST = 0
 _LONGEST_CHECKS = 1 << 16
 
 
-class State(StrEnum):
-    """How one way of asking came out."""
-
-    WELL = "well"
-    FAILING = "failing"
-    NOT_SEEN = "not-seen"
-
-
 class Sign(msgspec.Struct, frozen=True):
-    """What one request showed.
+    """What one request came to: which, as it is shown, and the rest of the sentence.
 
-    Attributes:
-        what: Which, as it is shown.
-        state: In one word.
-        text: What it came to, part of a sentence.
+    What may not be seen is not failing: to ask again helps nothing.
     """
 
     what: str
-    state: State
     text: str
+    failing: bool = False
 
 
 class ServerSigns(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +67,7 @@ class ServerSigns(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def failing(self) -> bool:
         """Something is not healthy yet."""
-        return any(sign.state is State.FAILING for sign in self.signs)
+        return any(sign.failing for sign in self.signs)
 
 
 def look_until_well(
@@ -118,7 +106,7 @@ def look_until_well(
             for place, found in zip(left, run_within(asked, _REQUEST_SECONDS), strict=True):
                 signs[place] = found if isinstance(found, Sign) else _none(place[1], found)
                 seen_at[place[0]] = time.monotonic() - began
-            left = [place for place in left if signs[place].state is State.FAILING]
+            left = [place for place in left if signs[place].failing]
             if not left or time.monotonic() - began + _EVERY_SECONDS > seconds:
                 break
             time.sleep(_EVERY_SECONDS)
@@ -133,10 +121,8 @@ def look_until_well(
 
 
 def _none(what: str, failure: BaseException | None) -> Sign:
-    if isinstance(failure, EtcdfixError):
-        return Sign(what, State.FAILING, failure.message)
     why = f"no answer within {_REQUEST_SECONDS:g} s" if failure is None else type(failure).__name__
-    return Sign(what, State.FAILING, why)
+    return Sign(what, failure.message if isinstance(failure, EtcdfixError) else why, failing=True)
 
 
 def _ask(access: Access, server: str, what: str, path: str) -> Sign:
@@ -146,14 +132,12 @@ def _ask(access: Access, server: str, what: str, path: str) -> Sign:
         if not isinstance(reply, NoReply) or reply.reason is not RefusalReason.TLS_FAILED:
             break
     if isinstance(reply, NoReply):
-        return Sign(what, State.FAILING, reply.text)
+        return Sign(what, reply.text, failing=True)
     if reply.status == 200:
-        return Sign(what, State.WELL, "works")
+        return Sign(what, "works")
     if reply.status in {401, 403}:
-        return Sign(what, State.NOT_SEEN, f"may not be looked at by this user ({reply.status})")
+        return Sign(what, f"may not be looked at by this user ({reply.status})")
     if reply.status == 404:
-        return Sign(what, State.NOT_SEEN, "is not served (404)")
+        return Sign(what, "is not served (404)")
     checks = [name.decode() for name in _FAILING_CHECK.findall(reply.body or b"")]
-    if checks:
-        return Sign(what, State.FAILING, f"fails: {', '.join(checks)}")
-    return Sign(what, State.FAILING, f"answers {reply.status}")
+    return Sign(what, f"fails: {', '.join(checks)}" if checks else f"answers {reply.status}", failing=True)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from etcdfix.apiserver import recovery
-from etcdfix.apiserver.recovery import ServerSigns, Sign, State, look_until_well
+from etcdfix.apiserver.recovery import ServerSigns, Sign, look_until_well
 from etcdfix.apiserver.servers import APIAccess
 from etcdfix.errors import AuthorizationRefused, KubeconfigInvalid
 from etcdfix.testing.certificates import CertificateAuthority
@@ -21,11 +21,7 @@ NOT_READY = Answer(
     500,
     b"[+]ping ok\n[-]informer-sync failed: reason withheld\n[-]poststarthook/x failed: y\nreadyz check failed\n",
 )
-WELL = (
-    Sign("LIST", State.WELL, "works"),
-    Sign("resourceVersion=0", State.WELL, "works"),
-    Sign("/readyz", State.WELL, "works"),
-)
+WELL = tuple(Sign(what, "works") for what in ("LIST", "resourceVersion=0", "/readyz"))
 
 
 @pytest.fixture
@@ -88,11 +84,11 @@ def test_what_stays_bad_is_named(api: KubernetesAPI, tmp_path: Path, clock: Cloc
     (found,) = look(api, tmp_path, seconds=0)
     assert clock.pauses == 0
     assert found.failing
-    assert [(sign.what, sign.state, sign.text) for sign in found.signs] == [
-        ("LIST", State.FAILING, "answers 500"),
-        ("resourceVersion=0", State.FAILING, "answers 429"),
-        ("/readyz", State.FAILING, "fails: informer-sync, poststarthook/x"),
-    ]
+    assert found.signs == (
+        Sign("LIST", "answers 500", failing=True),
+        Sign("resourceVersion=0", "answers 429", failing=True),
+        Sign("/readyz", "fails: informer-sync, poststarthook/x", failing=True),
+    )
 
 
 def test_what_may_not_be_seen_is_not_waited_for(api: KubernetesAPI, tmp_path: Path, clock: Clock) -> None:
@@ -104,7 +100,6 @@ def test_what_may_not_be_seen_is_not_waited_for(api: KubernetesAPI, tmp_path: Pa
     (found,) = look(api, tmp_path)
     assert clock.pauses == 0
     assert not found.failing
-    assert [sign.state for sign in found.signs] == [State.NOT_SEEN] * 3
     assert [sign.text for sign in found.signs] == [
         "may not be looked at by this user (403)",
         "may not be looked at by this user (401)",
@@ -175,7 +170,7 @@ def test_another_name_is_not_tried_where_the_certificate_is_not_the_trouble(
 
         access = APIAccess(api.kubeconfig(tmp_path, change=by_name))
         (found,) = look_until_well(access, [other.url], SECRETS, seconds=0)
-        assert [sign.state for sign in found.signs] == [State.WELL, State.WELL, State.FAILING]
+        assert [sign.failing for sign in found.signs] == [False, False, True]
         assert len(other.asked("/readyz")) == 1
 
 

@@ -166,7 +166,6 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """A record, as it is to be written or was read; its place, time and audit id are added by :func:`placed`.
 
     Attributes:
-        reason: ``--reason``, as given.
         cluster_uid: uid of namespace kube-system; "" where unknown.
         header_revision: Revision in the header of etcd's last answer; 0 for none.
         value_sha256: Digest of the stored bytes, ``sha256:<hex>``; "" for none.

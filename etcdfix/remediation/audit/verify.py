@@ -85,7 +85,7 @@ class Verification(msgspec.Struct, kw_only=True):
 
     Attributes:
         records: Complete lines in the file.
-        head: Last record, as it is in the file; sequence 0 for an empty log.
+        head: Last record, as it is in the file.
         named: The one that the head file names; None where there is none, or it is no head file.
         size: Bytes up to the end of the last complete line.
         torn_size: Bytes after it: a write that was torn; 0 for none.

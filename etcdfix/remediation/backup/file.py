@@ -76,9 +76,7 @@ ANOMALY: Final = "anomaly"
 """Purpose of a backup of what a transaction gave back although another value was expected."""
 
 _OPENING: Final = f'{{"format":"{FORMAT}",\n"content":'.encode()
-_TAIL_REACH: Final = 4096
 _ENVELOPE: Final = b"k8s:enc:"
-_NAME_SIZE: Final = 16  # hexadecimal digits
 _FRAME_SIZE: Final = 1 << 16  # all of a file but its content: digests, and a path
 _MARKER_TEXT: Final = b"The audit record of this backup was not written yet when this file was.\n"
 
@@ -103,10 +101,9 @@ class BackupCluster(msgspec.Struct, frozen=True):
     """Where the value came from.
 
     Attributes:
-        kube_system_uid: uid of namespace kube-system, which names the cluster; None where unknown.
+        kube_system_uid: None where unknown.
         cluster_id: etcd's, lower-case hex.
         endpoints: As given; of kine its file.
-        header_revision: Revision in the header of the answer that held the value.
         identity: What names the cluster, and what says so; None where it is not certain that the value came from that
             cluster.
     """
@@ -127,13 +124,9 @@ class BackupContent(msgspec.Struct, frozen=True, kw_only=True):
     """What a backup holds of its key.
 
     Attributes:
-        purpose: What it was made before: ``delete``, ``fix``, ``undo``; ``anomaly`` for a value
-            that a transaction gave back although another was expected.
-        tool: ``etcdfix/VERSION``.
+        purpose: What it was made before: ``delete``, ``fix``, ``undo``; or :data:`ANOMALY`.
         key: For people; what is not UTF-8 is spelled out.
-        mod_revision: As in ``mvccpb.KeyValue``; so are the next two.
-        create_revision: Beginning of this generation of the key.
-        version: Changes since then; 0 for unknown, as of kine.
+        version: 0 for unknown, as of kine.
         lease_ttl_seconds: What was left of it; None without a lease, or where etcd did not say; -1 for expired.
         stored_as_plaintext: The value was stored without the envelope of an encryption provider.
         grounds: What the change rests on; None where the backup says nothing of it.
@@ -199,11 +192,9 @@ class Backup(msgspec.Struct, frozen=True):
 
 
 class _Document(msgspec.Struct):
-    format: str
     content: msgspec.Raw
     content_sha256: str
     intent: BackupIntent
-    document_sha256: str
 
 
 def make_content(
@@ -262,7 +253,7 @@ def digest(data: bytes) -> str:
 
 def name_of(key: bytes) -> str:
     """Return what the name of every backup of an etcd key begins with."""
-    return hashlib.sha256(key).hexdigest()[:_NAME_SIZE]
+    return hashlib.sha256(key).hexdigest()[:16]
 
 
 def encode_content(content: BackupContent) -> bytes:
@@ -297,7 +288,7 @@ def parse_backup(raw: bytes, *, path: Path) -> Backup:
     """Check the bytes of a backup file; ``path`` is for messages. Raises what :func:`read_backup` raises."""
     if not raw.startswith(BACKUP_FAMILY[: len(raw)]):
         raise NotABackup(f"{path} is no backup of etcdfix", path=path)
-    tail = BACKUP_TAIL.search(raw, max(0, len(raw) - _TAIL_REACH))
+    tail = BACKUP_TAIL.search(raw, max(0, len(raw) - 4096))
     if not raw.startswith(_OPENING[: len(raw)]):
         problem = f"its first line is not that of {FORMAT}: another version, or edited"
     elif tail is None:

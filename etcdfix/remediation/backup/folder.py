@@ -107,12 +107,10 @@ def anchors_in(files: Iterable[FoundFile], log: Path) -> list[Anchor]:
 def look_into(directory: Path | int, path: Path | None = None) -> Iterator[FoundFile]:
     """Yield every file of a directory, in the order of their names; markers only where their backup is missing.
 
-    Args:
-        directory: Where it is, or the descriptor of it.
-        path: Where it is that a descriptor is open on.
+    ``directory`` is where it is, or an open descriptor of what is at ``path``.
 
     Raises:
-        BackupUnreadable: The directory cannot be listed.
+        BackupUnreadable: It cannot be listed.
     """
     where = path if path is not None else Path(str(directory))
     opened = -1

@@ -1,16 +1,249 @@
-"""What one record says, and of whom."""
+"""One record: what stands in it, and what of it comes back."""
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import pwd
+from datetime import UTC, datetime, timedelta, timezone
 
+import msgspec
 import pytest
 
 from etcdfix.model import ClusterIdentity, KnownBy
-from etcdfix.remediation.audit.grounds import Grounds
-from etcdfix.remediation.audit.record import Operator, in_unicode
-from tests.support.audit_logs import entry
+from etcdfix.remediation.audit.grounds import Grounds, RecordedAnswer
+from etcdfix.remediation.audit.record import (
+    BEGINNING,
+    Link,
+    Operator,
+    RecordType,
+    Result,
+    Verb,
+    hash_of,
+    in_unicode,
+    microtime,
+    parse_record,
+    placed,
+    unicode_text,
+)
+from tests.support.audit_logs import GROUNDS, KEY, NOON, OPERATOR, entry, subject
+
+
+def test_an_intent_is_an_event_of_the_api_servers_kind() -> None:
+    made = placed(
+        entry(backups=("/b/1.json", "/b/2.json"), backup_sha256="sha256:aa", value_sha256="sha256:bb"),
+        Link(6, "ab" * 32),
+        at=NOON,
+    )
+    assert made.line.endswith(b"}\n")
+    assert made.line.count(b"\n") == 1
+    event = json.loads(made.line)
+    audit_id = event.pop("auditID")
+    assert len(audit_id) == 36
+    assert event == {
+        "kind": "Event",
+        "apiVersion": "audit.k8s.io/v1",
+        "level": "Metadata",
+        "stage": "RequestReceived",
+        "requestURI": "",
+        "verb": "unsafe-delete-ignore-read-errors",
+        "user": {"username": "ada"},
+        "userAgent": event["userAgent"],
+        "objectRef": {
+            "resource": "secrets",
+            "namespace": "shop",
+            "name": "db",
+            "apiVersion": "v1",
+            "resourceVersion": "41",
+        },
+        "requestReceivedTimestamp": "2026-03-01T12:00:00.123456Z",
+        "stageTimestamp": "2026-03-01T12:00:00.123456Z",
+        "annotations": {
+            "apiserver.k8s.io/unsafe-delete-ignore-read-error": "",
+            "etcdfix.io/type": "intent",
+            "etcdfix.io/sequence": "7",
+            "etcdfix.io/previous": "sha256:" + "ab" * 32,
+            "etcdfix.io/key-base64": base64.b64encode(KEY).decode(),
+            "etcdfix.io/mod-revision": "41",
+            "etcdfix.io/header-revision": "77",
+            "etcdfix.io/cluster-uid": "d4c1",
+            "etcdfix.io/value-sha256": "sha256:bb",
+            "etcdfix.io/backups": '["/b/1.json","/b/2.json"]',
+            "etcdfix.io/backup-sha256": "sha256:aa",
+            "etcdfix.io/reason": "the key is lost",
+            "etcdfix.io/os-user": "ada",
+            "etcdfix.io/sudo-user": "grace",
+            "etcdfix.io/host": "node-1",
+            "etcdfix.io/etcd-user": "root",
+            "etcdfix.io/authorization": "none",
+        },
+    }
+    assert event["userAgent"].startswith("etcdfix/")
+    assert all(isinstance(value, str) for value in event["annotations"].values())
+
+
+def test_what_it_rests_on_stands_in_intent_and_outcome() -> None:
+    draft = placed(entry(grounds=GROUNDS), BEGINNING, at=NOON)
+    intent = parse_record(draft.line)
+    closing = placed(intent.closed_by(Result.DELETED, operator=OPERATOR), draft.record.link, at=NOON)
+    told = [json.loads(line)["annotations"]["etcdfix.io/grounds"] for line in (draft.line, closing.line)]
+    assert told[0] == told[1]
+    assert json.loads(told[0]) == {
+        "configuration_sha256": "sha256:c0",
+        "no_encryption": False,
+        "rule": "secrets",
+        "transformer": "aesgcm/v1/old",
+        "key_fingerprints": ["fp:0011"],
+        "kms_key_id_sha256": "",
+        "counts": [
+            {
+                "opened": 7,
+                "failed": 1,
+                "damaged": 1,
+                "undetermined": 2,
+                "last_failing": 0,
+                "last_opened": 0,
+                "unexplained": 0,
+                "unfitting": 0,
+            }
+        ],
+        "release": "1.34",
+        "release_source": "--kubernetes-version",
+        "warnings": ["TLS checks are off"],
+        "server_answers": [{"server": "https://10.0.0.1:6443", "answer": "500"}],
+        "cluster": None,
+        "peek": ["protobuf header: 0 wrong bits"],
+    }
+    assert intent.grounds == GROUNDS
+
+
+def test_hostile_words_in_what_it_rests_on() -> None:
+    hostile = Grounds(
+        transformer="a\udce9\u202e\n",
+        server_answers=(RecordedAnswer("http://\ud800", "\x1b[2J"),),
+        peek=("\udc80",),
+    )
+    draft = placed(entry(grounds=hostile), BEGINNING, at=NOON)
+    assert draft.line[:-1].decode().isprintable()
+    assert parse_record(draft.line).grounds == Grounds(
+        transformer="a\\udce9\u202e\n", server_answers=(RecordedAnswer("http://\\ud800", "\x1b[2J"),),
+        peek=("\\udc80",),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("told", ["[]", "{", '{"peek":[7]}', '{"x":' + "[" * 100_000])
+def test_grounds_that_are_none(told: str) -> None:
+    line = placed(entry(grounds=Grounds()), BEGINNING, at=NOON).line
+    notes = json.loads(line)
+    notes["annotations"]["etcdfix.io/grounds"] = told
+    with pytest.raises(ValueError, match="it is no record of etcdfix"):
+        parse_record(json.dumps(notes).encode())
+
+
+@pytest.mark.parametrize(
+    ("result", "status", "code"),
+    [
+        (Result.DELETED, "Success", 200),
+        (Result.UNDONE, "Success", 200),
+        (Result.FIXED, "Success", 200),
+        (Result.REFUSED, "Failure", 409),
+        (Result.NOT_APPLIED, "Failure", 504),
+        (Result.APPLIED_OR_GONE, "Failure", 504),
+        (Result.UNKNOWN, "Failure", 504),
+        (Result.ANOMALY, "Failure", 500),
+    ],
+)
+def test_an_outcome_belongs_to_its_intent(result: Result, status: str, code: int) -> None:
+    draft = placed(entry(accepted=("--accept cluster-breaking",), backups=("/b/1.json",)), BEGINNING, at=NOON)
+    intent = parse_record(draft.line)
+    closing = intent.closed_by(result, operator=OPERATOR, detail="so it went", header_revision=80)
+    event = json.loads(placed(closing, draft.record.link, at=NOON).line)
+    assert event["stage"] == "ResponseComplete"
+    assert event["auditID"] == json.loads(draft.line)["auditID"]
+    assert event["responseStatus"]["status"] == status
+    assert event["responseStatus"]["code"] == code
+    assert event["responseStatus"]["message"] == "so it went"
+    notes = event["annotations"]
+    assert notes["etcdfix.io/type"] == "outcome"
+    assert notes["etcdfix.io/outcome"] == result.value
+    assert notes["etcdfix.io/intent"] == "1"
+    assert notes["etcdfix.io/header-revision"] == "80"
+    assert notes["etcdfix.io/previous"] == f"sha256:{hash_of(draft.line)}"
+    assert notes["etcdfix.io/backups"] == '["/b/1.json"]'
+    assert notes["etcdfix.io/accepted"] == '["--accept cluster-breaking"]'
+
+
+@pytest.mark.parametrize(
+    ("kind", "verb"),
+    [
+        (RecordType.DRY_RUN, Verb.DELETE),
+        (RecordType.REVEAL, Verb.REVEAL),
+        (RecordType.DRY_RUN, Verb.UNDO),
+    ],
+)
+def test_only_the_unsafe_deletion_has_upstreams_annotation(kind: RecordType, verb: Verb) -> None:
+    event = json.loads(placed(entry(kind, verb=verb), BEGINNING, at=NOON).line)
+    present = "apiserver.k8s.io/unsafe-delete-ignore-read-error" in event["annotations"]
+    assert present is (verb is Verb.DELETE)
+    assert event["verb"] == verb.value
+    assert event["responseStatus"] == {"status": "Success", "code": 200}
+
+
+def test_what_an_intent_says_comes_back() -> None:
+    hostile = subject(key=b"/registry/x/\xff\n\x1b[2J\xe2\x80\xae", mod_revision=0)
+    given = entry(
+        subject=msgspec.structs.replace(hostile, group="apps", namespace="", name="n\n\u202e\x7f"),
+        reason='say "no"\n\u2028',
+        accepted=("a b", "c"),
+        header_revision=0,
+        cluster_uid="",
+    )
+    draft = placed(given, Link(8, "0" * 64), at=NOON)
+    assert draft.line[:-1].decode().isprintable()
+    read = parse_record(draft.line)
+    assert read.link == draft.record.link == Link(9, hash_of(draft.line))
+    assert read.subject == given.subject
+    assert (read.reason, read.accepted, read.verb) == (given.reason, given.accepted, Verb.DELETE)
+    assert (read.header_revision, read.cluster_uid, read.backups) == (0, "", ())
+
+
+def test_words_that_are_not_unicode() -> None:
+    given = entry(reason=os.fsdecode(b"caf\xe9"), detail="\ud800")
+    notes = json.loads(placed(given, BEGINNING, at=NOON).line)["annotations"]
+    assert notes["etcdfix.io/reason"] == "caf\\udce9"
+    assert notes["etcdfix.io/detail"] == "\\ud800"
+    assert unicode_text("café") == "café"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"{}\n",
+        b"[" * 100_000,
+        placed(entry(), BEGINNING, at=NOON).line.replace(b'"Event"', b'"Other"'),
+        placed(entry(), BEGINNING, at=NOON).line.replace(b"k8s.io/v1", b"k8s.io/v2"),
+        placed(entry(), BEGINNING, at=NOON).line.replace(b'sequence":"1"', b'sequence":"x"'),
+        placed(entry(), BEGINNING, at=NOON).line.replace(b'base64":"', b'base64":"?'),
+    ],
+)
+def test_no_record(line: bytes) -> None:
+    with pytest.raises(ValueError):
+        parse_record(line)
+
+
+def test_nested_too_deeply() -> None:
+    line = placed(entry(), BEGINNING, at=NOON).line
+    deep = line.replace(b'"user":', b'"x":' + b"[" * 100_000 + b"]" * 100_000 + b',"user":')
+    with pytest.raises(ValueError, match="it is no record of etcdfix"):
+        parse_record(deep)
+
+
+def test_times_are_utc_with_six_digits() -> None:
+    assert microtime(datetime(2026, 1, 1, tzinfo=UTC)) == "2026-01-01T00:00:00.000000Z"
+    east = datetime(2026, 1, 1, 2, tzinfo=timezone(timedelta(hours=2)))
+    assert microtime(east) == "2026-01-01T00:00:00.000000Z"
 
 
 def test_operator_in_unicode() -> None:

@@ -220,7 +220,7 @@ def test_an_intent_that_cannot_be_settled(
 
     def unsettled(*arguments: object, **named: object) -> object:
         found = settle(*arguments, **named)  # type: ignore[arg-type]
-        return msgspec.structs.replace(found, result=result, detail="etcd does not answer")
+        return msgspec.structs.replace(found, outcome=result, detail="etcd does not answer")
 
     monkeypatch.setattr(remediation_run, "settle_intent", unsettled)
     with planned.nothing_changes():

@@ -58,13 +58,12 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         report: The report, without its findings.
         new: Unhealthy and undetermined keys that the baseline does not know, by outcome.
-        problems: Why the source could not show everything; empty when it could.
+        problems: Why the source could not show everything.
         revision: The one that was asked for; "" for the newest.
-        denied: Keys outside the storage prefix that were named and may not be read.
         below_prefix: Whether any key at all lies below the storage prefix.
         nothing_named_exists: Keys, key prefixes or namespaces were named, and none of them exists.
         suggested_prefixes: Where Kubernetes' keys seem to be instead, when none lies below the prefix.
-        ended: What ended it early; None where nothing did.
+        denied: Keys outside the storage prefix that were named and may not be read.
     """
 
     report: ScanReport
@@ -96,9 +95,9 @@ def run_scan(
         source: Where the values are.
         request: What to look at.
         writer: Writes the report.
-        plugins: The KMS plugins to ask; None to ask none.
-        progress: Counts the values for a display; it is told by ``failed`` how many cannot be read.
-        jobs: How many processes examine values; the result is the same for any number.
+        plugins: None to ask none.
+        progress: Is told by ``failed`` how many cannot be read.
+        jobs: The result is the same for any number of processes.
 
     Raises:
         ConfigurationError: The scope names something that does not exist.

@@ -38,15 +38,10 @@ class ClusterIndex(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is known about a cluster after one look at all of it. Made by :func:`index_cluster`.
 
     Attributes:
-        source: Where the values are; still open.
-        examiner: Judges values, those of the history too.
         kept: What was examined and asked to be kept, by key; the thousand that matter most, the first among equals.
         aggregated: API groups whose APIService names a Service, or cannot be read: another API server may own them.
-        kube_system_uid: Names the cluster; None where it cannot be read.
-        undetermined: How many objects could not be judged.
         below_prefix: Whether any key lies below the storage prefix.
         suggested_prefixes: Where Kubernetes' keys seem to be instead, when none does.
-        ended: What ended the look early; None where nothing did.
     """
 
     request: Reading

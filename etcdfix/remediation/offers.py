@@ -23,6 +23,7 @@ from etcdfix.report.advice.change import NOT_TO_KINE, Beside, granted, repair_ri
 from etcdfix.report.advice.finding import NOT_LOOKED, ways_out
 from etcdfix.report.advice.ways import WayKind, other_copies, risks_to_accept
 from etcdfix.report.model import Remedy
+from etcdfix.report.origin import same_fields
 from etcdfix.report.shown_copy import Grade, ShownCopy
 from etcdfix.rules import MEANINGS, Rule, refuse
 from etcdfix.storagekey import display
@@ -207,28 +208,20 @@ def shown_of(offer: Offer) -> ShownCopy:
     """Return an offer as reports show it."""
     copy, refusal = offer.copy, offer.refusal
     return ShownCopy(
-        grade=offer.grade,
-        place=copy.place,
-        where=copy.where,
-        source=copy.source,
-        way=copy.way,
-        mod_revision=copy.mod_revision or None,
-        confidence=copy.sure,
-        doubt=offer.doubt,
-        outcome=copy.outcome,
-        cause=copy.cause if not copy.reads else None,
-        reads=copy.reads,
-        uid=copy.uid,
-        same_object=copy.same_object,
-        freshness=copy.freshness,
-        later_writes=copy.later_writes,
-        proof=copy.proof,
-        value_sha256=copy.value_sha256,
-        refused=refusal.rule if refusal is not None else "",
-        why=refusal.message if refusal is not None else "",
-        needs=[rule.value for rule in offer.needs],
-        fix=offer.command,
-        save=offer.save,
+        **same_fields(copy, ShownCopy)
+        | {
+            "grade": offer.grade,
+            "mod_revision": copy.mod_revision or None,
+            "confidence": copy.sure,
+            "doubt": offer.doubt,
+            "cause": copy.cause if not copy.reads else None,
+            "reads": copy.reads,
+            "refused": refusal.rule if refusal is not None else "",
+            "why": refusal.message if refusal is not None else "",
+            "needs": [rule.value for rule in offer.needs],
+            "fix": offer.command,
+            "save": offer.save,
+        }
     )
 
 

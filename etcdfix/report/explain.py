@@ -10,7 +10,6 @@ import msgspec
 
 from etcdfix.copies.finder import LookedInto
 from etcdfix.copies.model import Sameness
-from etcdfix.model import Confidence
 from etcdfix.report.document import (
     Column,
     Document,
@@ -29,6 +28,7 @@ from etcdfix.report.impact import Impact
 from etcdfix.report.model import Finding, Remedy, SourcedReport
 from etcdfix.report.shown_copy import ShownCopy, copies_table
 from etcdfix.text.words import counted, fit
+from etcdfix.verdicts.ruled_out import RuledOut
 
 _ODD: Final = 2
 """So many places that tell little are named on the first screen."""
@@ -76,11 +76,7 @@ class AttemptResult(StrEnum):
 class KeyAttempt(msgspec.Struct, frozen=True, kw_only=True):
     """One encryption key of the rule that holds for the resource, in the order in which API servers try them.
 
-    Attributes:
-        rule: Resources that share the providers.
-        transformer: As flags take it.
-        key_fingerprint: Null for KMS and identity.
-        detail: The API server's words, or why it was not tried; "" for nothing.
+    ``key_fingerprint`` is null for KMS and identity, ``detail`` the API server's words, or why it was not tried.
     """
 
     rule: str
@@ -88,14 +84,6 @@ class KeyAttempt(msgspec.Struct, frozen=True, kw_only=True):
     key_fingerprint: str | None
     result: AttemptResult
     detail: str
-
-
-class NotTheCause(msgspec.Struct, frozen=True):
-    """A cause that was checked and is none, and what shows that."""
-
-    cause: str
-    confidence: Confidence
-    why: str
 
 
 class Siblings(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,17 +116,14 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
 
     Attributes:
         key_base64: The key itself, where it is not plain text; else null.
-        exists: It holds a value at the revision that was read.
-        deleted_at: Revision at which it was deleted; null where it was not.
-        at_stake: What is wrong means, in one line; "" for nothing.
-        next: The first of ``remedies`` that has a command.
+        at_stake: What is wrong means, in one line.
         finding: As a scan has it; null where nothing is stored. Its remedies are those of the report.
-        impact: What its loss would set off; null where not everything was looked at.
-        history: Every write that is kept; null where it was not asked for.
-        deletion_withheld: Why no deletion is among its ways out, where the values beside it speak against it; else "".
+        impact: Null where not everything was looked at.
+        history: Null where it was not asked for.
+        deletion_withheld: Why no deletion is among its ways out, where the values beside it speak against it.
         layout: Parts of the stored value in order, then those of what it decrypts to.
-        no_repair: Why its bytes cannot be put right, of a value that cannot be read; "" else.
-        siblings: One for each encryption key that the value counts under; empty for a readable one.
+        no_repair: Why its bytes cannot be put right, of a value that cannot be read.
+        siblings: One for each encryption key that the value counts under.
     """
 
     kind: str = "ExplainReport"
@@ -160,7 +145,7 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
     deletion_withheld: str = ""
     layout: list[LayoutPart] = msgspec.field(default_factory=list)
     attempts: list[KeyAttempt] = msgspec.field(default_factory=list)
-    ruled_out: list[NotTheCause] = msgspec.field(default_factory=list)
+    ruled_out: list[RuledOut] = msgspec.field(default_factory=list)
     no_repair: str = ""
     siblings: list[Siblings] = msgspec.field(default_factory=list)
     complete: bool = True

@@ -60,7 +60,6 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         compacted_revision: The oldest revision that can be read; 0 where nothing was compacted, null for unknown.
         count: How many revisions are kept, deletions counted.
-        deleted_at: Revision at which it was deleted; null where it was not.
         older_versions: How many earlier revisions of the oldest kept generation are gone.
         readable: How many of the kept revisions can be read.
         left_out: How many of the oldest revisions are not among ``writes``.

@@ -29,18 +29,13 @@ class ShownCopy(msgspec.Struct, frozen=True, kw_only=True):
     """One copy of an object, and what stands between it and its etcd key.
 
     Attributes:
-        where: For people: ``revision 712``, ``memory of https://…``.
         source: What ``fix --from`` takes; "" where no command can name it.
-        mod_revision: At which it was written; null for unknown.
         confidence: How certain it is that the etcd key held it.
-        doubt: What else is not certain about it; "" for nothing.
         outcome: Under today's configuration; null where only an API server can tell.
-        reads: It opens, decodes and fits its key, or an API server could read it.
-        uid: That it says, "" for none.
         later_writes: How many later writes of the object are lost with it; null for unknown.
-        proof: What shows that it is of the object and right; "" for nothing.
+        proof: What shows that it is of the object and right.
         value_sha256: Of its stored bytes; "" where only the object is there.
-        refused: The rule that refuses it; "" for none.
+        refused: The rule that refuses it.
         fix: The dry run that puts it back; "" where a rule refuses.
         save: Command that saves it whole; "" where it is a file already.
     """

@@ -7,7 +7,8 @@ among them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+
+import msgspec
 
 from etcdfix.model import Confidence, FailureReason, Outcome, Peek, PeekState
 from etcdfix.storagekey import StorageCodec
@@ -20,8 +21,8 @@ _ENVELOPE_BITS = 3
 _NOT_TRIED = frozenset({FailureReason.NO_KEY_MATCHED, FailureReason.NO_PROVIDER_MATCHED})
 
 
-class RuledOut(NamedTuple):
-    """A cause that it is not.
+class RuledOut(msgspec.Struct, frozen=True):
+    """A cause that was checked and is none; published as it is.
 
     Attributes:
         why: What shows it, in one clause.

@@ -12,7 +12,7 @@ from etcdfix.errors import EndedEarly, SourceError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Examining, Progress, examine_all
 from etcdfix.model import Attempt, FailureReason, Part
-from etcdfix.report.explain import AttemptResult, KeyAttempt, LayoutPart, NotTheCause, Siblings, Where
+from etcdfix.report.explain import AttemptResult, KeyAttempt, LayoutPart, Siblings, Where
 from etcdfix.report.finding import finding_from
 from etcdfix.sources.base import Source
 from etcdfix.sources.pages import ValuesPage
@@ -108,7 +108,7 @@ def of_the_value(
         "finding": finding_from(found, ()),
         "layout": _layout_of(examiner, found),
         "attempts": _attempts_on(examiner, found, seen),
-        "ruled_out": [NotTheCause(one.cause.value, one.confidence, one.why) for one in others],
+        "ruled_out": list(others),
         "no_repair": no_repair if found.verdict.cause not in _WHOLE else "",
         "siblings": siblings,
     }

@@ -86,10 +86,8 @@ def encryption_usage(
         except KeyboardInterrupt as exc:
             whole = whole.ended_by(exc)
     reasons[:0] = whole.problems
-    at_one_revision = source.describe().single_revision
-    if isinstance(source, SeveralSources):
-        at_one_revision = not source.compacted_midway
-    if not at_one_revision:
+    several = source if isinstance(source, SeveralSources) else None
+    if several.compacted_midway if several is not None else not source.describe().single_revision:
         reasons.append("etcd compacted midway, so that not everything was read at one revision")
     keys = _judged(examiner.transformers, request, uses, plugins, reasons)
     if uses.undetermined:
@@ -112,9 +110,7 @@ class _KeyUses:
 
     def __init__(self) -> None:
         self.by_key: dict[KeyName, KeyUsage] = {}
-        self.objects = self.undetermined = 0
-        # Values of which it is not known which encryption key they need.
-        self.unreadable = 0
+        self.objects = self.undetermined = self.unreadable = 0
         # The first in key order of which something is not written with today's write key.
         self.stale: ResourcePrefix | None = None
 
@@ -152,12 +148,21 @@ class _KeyUses:
             use.stale += count if stale else 0
         return uses
 
+    def others(self, reason: str) -> list[KeyUsage]:
+        """Return the keys that are not configured, each with why it is not safe to remove."""
+        found = [self.by_key[name] for name in sorted(self.by_key) if not self.by_key[name].configured]
+        for key in found:
+            key.reasons = [reason]
+        return found
+
     def take_elsewhere(self, found: Examination, field: str) -> None:
         """Count a value that is not a current one of this etcd; no plugin was asked about it."""
         if found.verdict.outcome is not Outcome.NOT_AN_OBJECT:
             for use in map(self.of, found.encryption_keys):
                 setattr(use, field, getattr(use, field) + 1)
-        self.unreadable += found.verdict.cause is not Cause.KMS_UNREACHABLE and _may_need_any_key(found)
+        # It counts under the KMS provider that it names; one whose name is damaged may need any.
+        named = found.verdict.cause is Cause.KMS_UNREACHABLE and found.transformer.startswith("kms/")
+        self.unreadable += not named and _may_need_any_key(found)
 
 
 def _may_need_any_key(found: Examination) -> bool:
@@ -209,21 +214,16 @@ def _judged(
 ) -> list[KeyUsage]:
     """Return every key with what speaks against its removal: those of the configuration first, in its order."""
     if transformers is None or request.configuration is None:
-        for key in uses.by_key.values():
-            key.reasons = [
-                "without an encryption configuration only its name is known, and not which key it is"
-            ]
-        return [uses.by_key[name] for name in sorted(uses.by_key)]
+        told = "without an encryption configuration only its name is known, and not which key it is"
+        return uses.others(told)
     everywhere = [f"not everything was seen: {one}" for one in not_seen]
-    if request.run.revision:
-        everywhere.append("an older revision was read, named by --revision")
-    if request.main_not_read:
-        everywhere.append(MAIN_NOT_READ)
+    everywhere += ["an older revision was read, named by --revision"] if request.run.revision else []
+    everywhere += [MAIN_NOT_READ] if request.main_not_read else []
     unread = [(transformers.for_resource(resource).rule, said) for resource, said in request.unread_etcds]
     found = _configured(transformers, uses, plugins)
     for key in found:
-        elsewhere = [said for rule, said in unread if rule == key.rule]
-        key.reasons = [*_needs(key, uses.unreadable), *elsewhere, *everywhere]
+        unread_here = (said for rule, said in unread if rule == key.rule)
+        key.reasons = [*_needs(key, uses.unreadable), *unread_here, *everywhere]
         key.safe_to_remove = not key.reasons
     # A resource that the file names twice has a rule of its own, of which it shares elements with other resources.
     needed = [key for key in found if not key.safe_to_remove]
@@ -232,13 +232,9 @@ def _judged(
         for key in (key for key in found if key.safe_to_remove and key.rule in sharing):
             others = [one.rule for one in needed if one.label == key.label and one.rule in sharing]
             if others:
-                key.safe_to_remove = False
-                needs = f"{' and '.join(others)} needs it too"
-                key.reasons = [f"{needs}, and it may stand in the file once for both"]
-    unknown = [uses.by_key[name] for name in sorted(uses.by_key) if not uses.by_key[name].configured]
-    for key in unknown:
-        key.reasons = ["the configuration does not have it"]
-    return [*found, *unknown]
+                told = "needs it too, and it may stand in the file once for both"
+                key.safe_to_remove, key.reasons = False, [f"{' and '.join(others)} {told}"]
+    return [*found, *uses.others("the configuration does not have it")]
 
 
 def _configured(transformers: Transformers, uses: _KeyUses, plugins: KMSPlugins | None) -> list[KeyUsage]:
@@ -285,24 +281,19 @@ def _notes(request: UsageRequest) -> Iterator[str]:
             "No backups and no other snapshots were looked at. Restoring one needs the key of its values "
             "(--backup-dir DIR, --in snapshot:FILE)."
         )
-    if request.configuration is not None:
-        yield "An API server that does not run with this configuration yet may write with an older key."
+    yield "An API server that does not run with this configuration yet may write with an older key."
 
 
 def _next(request: UsageRequest, uses: _KeyUses, keys: Sequence[KeyUsage]) -> Step | None:
     if request.configuration is None:
-        also: list[Part | str] = [
-            word for path in request.backup_directories for word in ("--backup-dir", str(path))
-        ]
-        also += (word for path in request.snapshots for word in ("--in", f"snapshot:{path}"))
-        again = ("etcdfix", "encryption", "usage", Part.SOURCE, Part.LAYOUT, Part.CONFIGURATION, *also)
-        return Step("Look again with the EncryptionConfiguration of the API servers", Command(again))
+        again = Command(("etcdfix", "encryption", "usage", Part.SOURCE, Part.LAYOUT, Part.CONFIGURATION))
+        return Step("Look again with the EncryptionConfiguration of the API servers", again)
     if any(key.failing or key.undetermined for key in keys):
         return Step("Remove no key yet. Find out first which values cannot be read, and why", scan())
     if uses.stale is not None:
         resource = str(uses.stale.group_resource)
-        told = f"Have an API server write {resource} again, so that they need only today's write key"
-        return Step(f"{told}. Then look again", write_again(resource))
+        told = f"Have an API server write {resource} again, so that they need only today's write key. Then look again"
+        return Step(told, write_again(resource))
     if any(key.safe_to_remove for key in keys):
         what_if = look("encryption what-if", "--new", "FILE")
         return Step("Try the configuration without the key before you remove it", what_if)

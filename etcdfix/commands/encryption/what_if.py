@@ -83,11 +83,8 @@ def what_if(
     cluster = today.kube_system_uid(source)
     ending = examine_each((today, new), source.current(b""), comparing.take, progress=progress)
     whole = Whole.of(source, ending, comparing.objects)
-    order = list(ConfigurationChange)
-    changes = sorted(
-        comparing.groups.values(),
-        key=lambda one: (order.index(one.change), -one.count, one.resource, one.label),
-    )
+    changes = sorted(comparing.groups.values(), key=lambda one: (-one.count, one.resource, one.label))
+    changes.sort(key=lambda one: list(ConfigurationChange).index(one.change))
     write_keys = list(_write_keys(request, before, after, comparing.resources))
     reasons = [*whole.problems, *([MAIN_NOT_READ] if request.main_not_read else [])]
     reasons += (

@@ -29,7 +29,6 @@ from etcdfix.report.plan_entry import (
     PlanDecision,
     PlanEntry,
     decision_on,
-    deletion_waits,
     entry_stake,
     meaning,
 )
@@ -74,11 +73,11 @@ class PlanGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PlanStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One thing to do; commands are ready to paste."""
+    """One thing to do; the command, "" for none, is ready to paste."""
 
     title: str
     text: str
-    commands: list[str] = []
+    command: str = ""
 
 
 class DeletionPlan(PublishedReport, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -150,15 +149,10 @@ class DeletionPlan(PublishedReport, frozen=True, kw_only=True, forbid_unknown_fi
             yield f"{broken} are not in the report. Scan again to see them."
 
     def _next(self) -> Step | None:
-        """Return the first step that has a command of ours, else the first dry run; of what waits, nothing."""
-        for step in self.steps:
-            command = next((command for command in step.commands if command.startswith("etcdfix ")), "")
-            if command:
-                return Step(step.title, Command(text=command))
-        first = self.entries[0] if self.entries else None
-        if first is None or deletion_waits(first):
-            return None
-        return Step("Read what the first change would do", Command(text=_dry_run(first)))
+        """Return the first step that has a command of ours: never a change."""
+        ours = (step for step in self.steps if step.command.startswith("etcdfix "))
+        first = next(ours, None)
+        return Step(first.title, Command(text=first.command)) if first is not None else None
 
     def _sections(self) -> Iterator[Section]:
         groups = [
@@ -171,7 +165,7 @@ class DeletionPlan(PublishedReport, frozen=True, kw_only=True, forbid_unknown_fi
         )
         entries = [_row(entry) for entry in islice(self.entries, MOST_SHOWN)]
         yield Table(columns=_ENTRIES, rows=entries, total=number, noun="object", brief=6)
-        steps = [step for one in self.steps for step in _steps(one)]
+        steps = [Step(f"{one.title}. {one.text}", Command(text=one.command)) for one in self.steps]
         yield Steps(title="Before any change, in this order", steps=steps, wide=True)
         shown = islice(self.entries, MOST_SHOWN)
         flags = dict.fromkeys(flag for entry in shown for flag in (*entry.fix_needs, *entry.needs))
@@ -219,13 +213,3 @@ def _row(entry: PlanEntry) -> tuple[str | int, ...]:
         entry.order, f"fix from {entry.source}" if fixes else decision, f"{entry.risk}{unproven}",
         entry.recreated_by, entry.what, why, entry.cascade, needs, entry.key,
     )  # fmt: skip
-
-
-def _dry_run(entry: PlanEntry) -> str:
-    return entry.fix if decision_on(entry).decision == Decision.FIX else entry.command
-
-
-def _steps(step: PlanStep) -> Iterator[Step]:
-    first, *others = step.commands or [""]
-    yield Step(f"{step.title}. {step.text}", Command(text=first))
-    yield from (Step("The same for the next one", Command(text=command)) for command in others)

@@ -65,9 +65,7 @@ def steps_for(
     if not entries:
         return []
     steps = _steps(entries, groups, ("--from-report", report), run)
-    return [
-        PlanStep(title, text, [line] if (line := command.line(run)) else []) for title, text, command in steps
-    ]
+    return [PlanStep(title, text, command.line(run)) for title, text, command in steps]
 
 
 def kms_step(cause: str | None, run: RunOptions) -> Remedy:

@@ -119,10 +119,8 @@ def test_steps_stand_in_the_order_of_acting(large: DeletionPlan) -> None:
     ]
     needs = (f"--declare-key-lost {LOST}", "--accept ends-cached-reads")
     assert {tuple(entry.needs) for entry in large.entries} == {needs}
-    (rescue,) = large.steps[0].commands
-    assert rescue.startswith("etcdfix rescue --from-report ")
-    (copies,) = large.steps[2].commands
-    assert copies.startswith("etcdfix copies --from-report ")
+    assert large.steps[0].command.startswith("etcdfix rescue --from-report ")
+    assert large.steps[2].command.startswith("etcdfix copies --from-report ")
 
 
 # ------------------------------------------------------------------------------------------ what belongs together
@@ -406,9 +404,7 @@ def test_commands_of_a_plan_can_be_shown(tmp_path: Path) -> None:
     plan = build_plan(source, examiner_of(cluster, source), request_for(path))
     assert any(evil in entry.name for entry in plan.entries)
     assert any("\\x1b[2Jevil\\u202e" in entry.what for entry in plan.entries)
-    commands = [entry.command for entry in plan.entries] + [
-        each for step in plan.steps for each in step.commands
-    ]
+    commands = [*(entry.command for entry in plan.entries), *(step.command for step in plan.steps)]
     assert all(command.isprintable() for command in commands)
     assert plan == load_back(plan)
 

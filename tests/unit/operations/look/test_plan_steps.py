@@ -82,10 +82,10 @@ def steps(entries: list[PlanEntry], groups: list[PlanGroup] | None = None) -> di
 
 def test_the_snapshot_is_saved_of_the_etcd_that_was_read() -> None:
     again = RunOptions(source=("--endpoints", "one:1,two:2", "--cacert", "ca", "--revision", "5"))
-    found = {step.title: step.commands for step in steps_for(in_order([entry()]), [], "r.json", again)}
-    assert found["Take a snapshot of etcd, and keep it"] == [
+    found = {step.title: step.command for step in steps_for(in_order([entry()]), [], "r.json", again)}
+    assert found["Take a snapshot of etcd, and keep it"] == (
         "etcdctl --endpoints one:1 --cacert ca snapshot save before-deletions.db"
-    ]
+    )
 
 
 def test_nothing_broken_nothing_to_do() -> None:
@@ -127,7 +127,7 @@ def test_earlier_revisions_are_saved_before_anything_that_takes_time() -> None:
     found = steps(kept, [damaged, waits])
     step = found["Save earlier revisions"]
     assert step.text.startswith("A readable revision of 4 objects is kept")
-    assert step.commands == [SAVE.format(6, "crd/c")]
+    assert step.command == SAVE.format(6, "crd/c")
     titles = list(found)
     at = titles.index(step.title)
     assert titles[at - 1].startswith("Let the KMS plugin decrypt again")

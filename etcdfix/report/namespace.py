@@ -124,7 +124,9 @@ class NamespaceReport(SourcedReport, frozen=True, kw_only=True):
             sum(content.count for content in self.contents if content.stays == Stays.CRD_UNREADABLE),
         )
         sure = "" if self.judged else "If no API server can read its object: "
-        order = "A pod cannot be read, or not judged: the deletion may have no order, and the rest goes while pods run."
+        order = (
+            "A pod cannot be read or judged: the deletion may have no order, and the rest go before pods end."
+        )
         said = (
             (
                 self.frozen,

@@ -1,0 +1,118 @@
+"""How checks are asked: all of them, once, with one refusal that says what would go through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from etcdfix.errors import RefusedByRule, SourceUnreachable
+from etcdfix.maybe_newer import SimilarCounts
+from etcdfix.remediation.audit.record import Verb
+from etcdfix.remediation.change import Change, ChangeRequest, Check, ask
+from etcdfix.remediation.present import Present
+from etcdfix.remediation.surroundings import Alike
+from etcdfix.rules import Rule, refuse, unless_accepted
+from tests.support.checked_values import present_of
+from tests.support.examinations import examination
+
+FOUND = examination(b"/registry/secrets/shop/web")
+GIVEN = ("etcdfix", "delete", "/registry/secrets/shop/web", "--reason", "two words")
+LINE = "etcdfix delete /registry/secrets/shop/web --reason 'two words'"
+
+
+def needs(rule: Rule, *, after: Rule | None = None, name: str = "") -> Check:
+    """Return a check that a word lifts; it asks only once another one is accepted."""
+
+    def check(_present: Present, change: Change) -> Iterator[RefusedByRule | str]:
+        accepted = name in change.accepted.named(rule) if name else change.accepts(rule)
+        if accepted:
+            yield f"{rule}, as accepted"
+        elif after is None or change.accepts(after):
+            yield unless_accepted(rule, f"{rule} says no", name=name)
+
+    return check
+
+
+def never(_present: Present, _change: Change) -> Iterator[RefusedByRule]:
+    yield refuse(Rule.NEVER_DELETABLE, "nothing lifts this")
+
+
+def unfound(present: Present, _change: Change) -> Iterator[RefusedByRule]:
+    """Two checks rest on a fact that cannot be had."""
+    present.known["home"] = present.known.get("home2") or refuse(Rule.GONE, "it is not there")
+    present.known["home2"] = present.known["home"]
+    assert present.home
+    yield from ()
+
+
+def unreachable(_present: Present, _change: Change) -> Iterator[RefusedByRule]:
+    raise SourceUnreachable("nobody answers")
+    yield
+
+
+def asked(*checks: Check, given: tuple[str, ...] = GIVEN) -> RefusedByRule | list[str]:
+    request = ChangeRequest(reason="a test", given=given)
+    present = present_of(FOUND, Alike(FOUND, {}, False, SimilarCounts(), {}, 1), request)
+    try:
+        return ask(checks, present, Change(Verb.DELETE, present, request))
+    except RefusedByRule as refusal:
+        return refusal
+
+
+@pytest.mark.parametrize(
+    ("checks", "rules", "command", "lifted"),
+    [
+        (
+            [needs(Rule.ONLY_COPY), needs(Rule.MASS_DAMAGE), needs(Rule.ONLY_COPY)],
+            ["only-copy", "mass-damage"],
+            f"{LINE} --accept only-copy --accept mass-damage",
+            "this command goes through",
+        ),
+        (
+            [needs(Rule.ONLY_COPY), needs(Rule.MASS_DAMAGE, after=Rule.ONLY_COPY)],
+            ["only-copy", "mass-damage"],
+            f"{LINE} --accept only-copy --accept mass-damage",
+            "this command goes through",
+        ),
+        (
+            [needs(Rule.UNCHECKED_MEMBER, name="a b")],
+            ["unchecked-member"],
+            f"{LINE} --accept 'unchecked-member=a b'",
+            "this command goes through",
+        ),
+        ([needs(Rule.ONLY_COPY), never], ["only-copy", "never-deletable"], "", "No --accept"),
+        ([unfound, unfound, never], ["gone", "never-deletable"], "", "No --accept"),
+        ([needs(Rule.ONLY_COPY), unreachable], ["only-copy"], "", "Not all was asked: nobody answers"),
+    ],
+)  # fmt: skip
+def test_one_refusal_lists_all_and_ends_with_what_would_go_through(
+    checks: list[Check], rules: list[str], command: str, lifted: str
+) -> None:
+    said = asked(*checks)
+    assert isinstance(said, RefusedByRule)
+    assert list(said.rules) == rules
+    assert [said.message, *(one.message for one in said.also)] == list(
+        dict.fromkeys([said.message, *(one.message for one in said.also)])
+    )
+    assert said.command == command
+    assert lifted in said.lifted
+
+
+def test_without_a_command_line_the_words_are_named() -> None:
+    said = asked(needs(Rule.ONLY_COPY), given=())
+    assert isinstance(said, RefusedByRule)
+    assert (said.command, "these words" in said.lifted) == ("--accept only-copy", True)
+
+
+def test_what_could_not_be_found_out_is_no_yes() -> None:
+    with pytest.raises(SourceUnreachable):
+        asked(unreachable)
+
+
+def test_warnings_are_told_once() -> None:
+    def warns(_present: Present, _change: Change) -> Iterator[str]:
+        yield "one"
+        yield "two"
+
+    assert asked(warns, warns) == ["one", "two"]

@@ -7,7 +7,7 @@ would be refused there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -263,7 +263,7 @@ def _note(offer: Offer) -> str:
 
 
 def _offer(copy: Copy, wanted: Wanted, run: RunOptions, *, breaking: bool, rescued: str) -> Offer:
-    refusal = next(iter(filter(None, (check(copy, wanted, run) for check in _CHECKS))), None)
+    refusal = next(_refusals(copy, wanted, run), None)
     if refusal is not None:
         return Offer(copy=copy, refusal=refusal, save=_save(copy, wanted, run))
     needs, declares = _needs(copy, wanted, breaking=breaking), _declares(copy, wanted)
@@ -306,69 +306,50 @@ def _in_a_file(copy: Copy) -> bool:
     return copy.source.startswith(f"{Place.SNAPSHOT}:")
 
 
-def _can_be_named(copy: Copy, _wanted: Wanted, _run: RunOptions) -> RefusedByRule | None:
-    if copy.source:
-        return None
-    return refuse(Rule.NOT_ONE_KEY, "no command can name this copy", hint="save it")
-
-
-def _reads(copy: Copy, _wanted: Wanted, _run: RunOptions) -> RefusedByRule | None:
-    """Only a readable value may be put back."""
-    if copy.reads:
-        return None
-    why = copy.message or "whether it reads could not be told"
-    if copy.place is Place.OBJECT and copy.outcome is not None:
+def _refusals(copy: Copy, wanted: Wanted, run: RunOptions) -> Iterator[RefusedByRule]:
+    """Yield why a copy cannot be put back, whatever is accepted; the present value must itself be deletable."""
+    if not copy.reads:
+        why = copy.message or "whether it reads could not be told"
+        of_a_file = copy.place is Place.OBJECT and copy.outcome is not None
         as_given = "give the file of this very object, as kubectl get -o json or etcdfix rescue saved it"
-        return refuse(Rule.OBJECT_FILE, why, hint=as_given)
-    return refuse(Rule.NOT_READABLE, why, hint="give the --encryption-config that reads it")
+        hint = as_given if of_a_file else "give the --encryption-config that reads it"
+        yield refuse(Rule.OBJECT_FILE if of_a_file else Rule.NOT_READABLE, why, hint=hint)
+    if copy.same_object is Sameness.OTHER:
+        yield refuse(Rule.OTHER_OBJECT, copy.proof or "it is of another object of that name")
+    if not copy.source:
+        yield refuse(Rule.NOT_ONE_KEY, "no command can name this copy", hint="save it")
+    if run.of_kine and copy.way is not Way.PATCH:
+        yield refuse(Rule.KINE, NOT_TO_KINE.removesuffix("."))
+    if copy.place is Place.REVISION and run.of_the_past and not _in_a_file(copy):
+        hint = f"--from snapshot:{run.file}" if run.of_a_file else ""
+        yield refuse(Rule.GONE, "a live etcd may have compacted it by now", hint=hint)
+    if copy.place is Place.KEY and wanted.found is not None:
+        why = f"{display(wanted.key)} exists, and may be newer than the other key's value"
+        yield refuse(Rule.PRESENT, why)
+    if wanted.found is not None:
+        yield from _what_stays(copy, wanted.found)
+    if copy.way is Way.PATCH:
+        yield from _not_from_memory(copy, wanted, run)
 
 
-def _same_object(copy: Copy, _wanted: Wanted, _run: RunOptions) -> RefusedByRule | None:
-    """A copy of another object would come back over this one."""
-    if copy.same_object is not Sameness.OTHER:
-        return None
-    return refuse(Rule.OTHER_OBJECT, copy.proof or "it is of another object of that name")
-
-
-def _not_to_kine(copy: Copy, _wanted: Wanted, run: RunOptions) -> RefusedByRule | None:
-    """Etcdfix writes nothing to kine: an API server has to make the change."""
-    if not run.of_kine or copy.way is Way.PATCH:
-        return None
-    return refuse(Rule.KINE, NOT_TO_KINE.removesuffix("."))
-
-
-def _still_kept(copy: Copy, _wanted: Wanted, run: RunOptions) -> RefusedByRule | None:
-    """What a file or an older revision keeps, the live etcd may have compacted."""
-    if copy.place is not Place.REVISION or not run.of_the_past or _in_a_file(copy):
-        return None
-    why = "a live etcd may have compacted it by now"
-    return refuse(Rule.GONE, why, hint=f"--from snapshot:{run.file}" if run.of_a_file else "")
-
-
-def _present_may_go(copy: Copy, wanted: Wanted, _run: RunOptions) -> RefusedByRule | None:
-    """What stands at the key must itself be deletable; what is made of it, it need not.
-
-    Under a candidate's key only what today's configuration is proven not to read: a silent plugin may answer later.
-    """
-    if wanted.found is None:
-        return None
-    verdict, standing = wanted.found.verdict, deletability_of(wanted.found)
+def _what_stays(copy: Copy, found: Examination) -> Iterator[RefusedByRule]:
+    standing = deletability_of(found)
     if standing is Deletability.NOT_BROKEN:
-        rule, why, hint, _ = AS_IT_IS[verdict.outcome]
-        return refuse(rule, why, hint=hint)
-    if copy.place is Place.CANDIDATE and verdict.outcome is not Outcome.DECRYPT_FAILURE:
-        why = f"it is not proven that today's configuration cannot read the value: {verdict.message}"
-        return refuse(Rule.UNDETERMINED, why, hint="the plugin may answer later; see etcdfix scan")
-    if copy.place in THE_VALUE or copy.way is Way.PATCH or standing not in _STAYS:
-        return None
-    rule, why = _STAYS[standing]
-    return refuse(rule, why)
+        rule, why, hint, _ = AS_IT_IS[found.verdict.outcome]
+        yield refuse(rule, why, hint=hint)
+    elif copy.place is Place.CANDIDATE and found.verdict.outcome is not Outcome.DECRYPT_FAILURE:
+        # A silent plugin may answer later.
+        why = f"it is not proven that today's configuration cannot read the value: {found.verdict.message}"
+        yield refuse(Rule.UNDETERMINED, why, hint="the plugin may answer later; see etcdfix scan")
+    elif standing in _STAYS and copy.place not in THE_VALUE and copy.way is not Way.PATCH:
+        rule, why = _STAYS[standing]
+        yield refuse(rule, why)
 
 
 _STAYS: Final = {
     Deletability.MOVED: (
         Rule.VALUE_MOVED,
-        "the present value belongs to another etcd key: look at that one first",
+        "the present value belongs to another etcd key: look at that first",
     ),
     Deletability.CURABLE: (
         Rule.CURABLE_BY_CONFIGURATION,
@@ -379,17 +360,8 @@ _STAYS: Final = {
 }
 
 
-def _only_where_nothing_is(copy: Copy, wanted: Wanted, _run: RunOptions) -> RefusedByRule | None:
-    """The bytes of another etcd key go only where nothing is: what is there may be newer."""
-    if copy.place is not Place.KEY or wanted.found is None:
-        return None
-    return refuse(Rule.PRESENT, f"{display(wanted.key)} exists, and may be newer than the other key's value")
-
-
-def _memory_is_current(copy: Copy, wanted: Wanted, run: RunOptions) -> RefusedByRule | None:
+def _not_from_memory(copy: Copy, wanted: Wanted, run: RunOptions) -> Iterator[RefusedByRule]:
     """An API server writes anew only what it remembers of this very write, of an object whose key is lost."""
-    if copy.way is not Way.PATCH:
-        return None
     cause = wanted.found.verdict.cause if wanted.found is not None else None
     why = copy.doubt
     if run.of_the_past and not run.of_kine:
@@ -398,19 +370,8 @@ def _memory_is_current(copy: Copy, wanted: Wanted, run: RunOptions) -> RefusedBy
         why = "its encryption key is not what is lost: save it at once"
     elif not why and copy.freshness is not Freshness.CURRENT:
         why = "the server remembers another write than the one that stands there"
-    return refuse(Rule.NOT_FROM_MEMORY, why) if why else None
-
-
-_CHECKS: Final = (
-    _reads,
-    _same_object,
-    _can_be_named,
-    _not_to_kine,
-    _still_kept,
-    _present_may_go,
-    _only_where_nothing_is,
-    _memory_is_current,
-)
+    if why:
+        yield refuse(Rule.NOT_FROM_MEMORY, why)
 
 
 def _needs(copy: Copy, wanted: Wanted, *, breaking: bool) -> tuple[Rule, ...]:

@@ -75,7 +75,9 @@ def as_it_is(found: Examination, run: RunOptions, *, lift: tuple[str, ...] = ())
 
 def readable(present: Present, _change: Change) -> Refusals:
     """The API server cannot read the value, so that nothing but etcdfix can change it."""
-    refusal = None if present.absent else unfit_to_go(present.first, present.request.run)
+    if present.absent or present.configuration not in {True, False}:  # without one nothing is proven
+        return
+    refusal = unfit_to_go(present.first, present.request.run)
     if refusal is not None:
         yield refusal
 

@@ -163,7 +163,6 @@ def _work(run: Run, confirmer: Terminal, options: dict[str, Any], **asked: Any) 
             plan_file=run.plan_file,
             # A pipe, as of <(sops -d enc.yaml), cannot be read again.
             encryption_config=config if config is not None and config.is_file() else None,
-            run=run.options,
             **asked,
             **request_fields(options, inputs, api),
         )

@@ -30,7 +30,7 @@ from etcdfix.report.plan_entry import DECLARE_KEY_LOST, Decision, PlanEntry, dec
 from etcdfix.report.planfile import plan_key
 from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import display
-from etcdfix.text.commands import Command, RunOptions
+from etcdfix.text.commands import Command
 from etcdfix.text.commands import run_plan as run_command
 from etcdfix.text.safetext import key_word, quote_command, safe_text
 from etcdfix.text.words import counted
@@ -65,7 +65,6 @@ class RunRequest(ChangeRequest, frozen=True, kw_only=True):
     leave_out: tuple[bytes, ...] = ()
     rescued: Path | None = None
     encryption_config: Path | None = None
-    run: RunOptions = RunOptions()
 
     def command(self, digest: str) -> Command:
         """Return the command that does this in a script, if the plan has this digest."""

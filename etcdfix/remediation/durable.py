@@ -169,8 +169,18 @@ class SafeDirectory(Closing):
         finally:
             os.close(descriptor)
 
-    def open_locked(self, name: str, *, what: str, wait_seconds: float = 0.0, step: Step = no_step) -> int:
+    def open_locked(
+        self,
+        name: str,
+        *,
+        what: str,
+        wait_seconds: float = 0.0,
+        step: Step = no_step,
+        before_making: Callable[[], None] = lambda: None,
+    ) -> int:
         """Open a file to append to, made where it is not there, and lock it; return its descriptor.
+
+        ``before_making`` may refuse to make it.
 
         Raises:
             BlockingIOError: Somebody else has locked it.
@@ -181,7 +191,7 @@ class SafeDirectory(Closing):
         for _ in range(_ATTEMPTS):
             with ExitStack() as on_failure:
                 with _durably(what, path):
-                    descriptor = self._open_or_make(name, what, step)
+                    descriptor = self._open_or_make(name, what, step, before_making)
                     on_failure.callback(os.close, descriptor)
                     refuse_foreign_file(descriptor, path, what=what)
                     locked = lock(descriptor, fcntl.LOCK_EX, wait_seconds=deadline - time.monotonic())
@@ -193,9 +203,10 @@ class SafeDirectory(Closing):
                     return descriptor
         raise NotDurable(f"{what} {path}: it comes and goes", path=path)
 
-    def _open_or_make(self, name: str, what: str, step: Step) -> int:
+    def _open_or_make(self, name: str, what: str, step: Step, before_making: Callable[[], None]) -> int:
         with suppress(FileNotFoundError):
             return self._open(name, _APPEND)
+        before_making()
         with announced(step, what, "create file"):
             try:
                 descriptor = self._open(name, _APPEND | os.O_CREAT | os.O_EXCL)

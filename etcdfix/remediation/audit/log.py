@@ -138,18 +138,20 @@ class AuditLog(Closing):
         """
         operator = operator or Operator.of_this_process()
 
+        def refuse_gone() -> None:  # in this order: a log is made before its head file
+            if directory.has(path.name + HEAD_SUFFIX) and not directory.has(path.name):
+                raise broken(directory.path / path.name, LOG_IS_GONE)
+
         with ExitStack() as on_failure:
             try:
                 directory = open_directory(path.parent, create=create_directory, step=step)
                 on_failure.enter_context(directory)
-                # In this order: a log is made before its head file.
-                if directory.has(path.name + HEAD_SUFFIX) and not directory.has(path.name):
-                    raise broken(directory.path / path.name, LOG_IS_GONE)
                 descriptor = directory.open_locked(
                     path.name,
                     what="audit log",
                     wait_seconds=wait_seconds,
                     step=step,
+                    before_making=refuse_gone,
                 )
             except UnsafePlace:
                 raise

@@ -31,7 +31,7 @@ from etcdfix.report.compare import (
     time_advice,
 )
 from etcdfix.report.origin import TOOL, shown_configuration, shown_scope, shown_word, timestamp
-from etcdfix.report.sorted_rows import SortedRows, turn_of
+from etcdfix.report.rows import SortedRows, turn_of
 from etcdfix.scope import KeyRange, ScopeRequest
 from etcdfix.sources.base import Source
 from etcdfix.sources.live import LiveSource

@@ -38,10 +38,9 @@ from etcdfix.report.advice.ways import first_way
 from etcdfix.report.copies import CopiesReport, ObjectCopies, ObjectState
 from etcdfix.report.model import Remedy
 from etcdfix.report.origin import report_origin, shown_scope
-from etcdfix.report.rows import Rows
+from etcdfix.report.rows import Rows, SortedRows, turn_of
 from etcdfix.report.saved_report import SavedReport
 from etcdfix.report.shown_copy import Grade
-from etcdfix.report.sorted_rows import SortedRows, turn_of
 from etcdfix.scope import KeyRange, ResolvedScope, ScopeRequest
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display, likely_prefixes

@@ -28,8 +28,8 @@ from etcdfix.report.diff import (
 )
 from etcdfix.report.model import Header, Scope
 from etcdfix.report.origin import TOOL, shown_word, timestamp
+from etcdfix.report.rows import SortedRows, turn_of
 from etcdfix.report.saved_report import ReportedFinding, ReportFile, in_order, open_report, problems_of
-from etcdfix.report.sorted_rows import SortedRows, turn_of
 from etcdfix.text.safetext import safe_text
 
 _NOT_COMPARED: Final = frozenset({Outcome.READABLE.value, Outcome.NOT_AN_OBJECT.value})

@@ -15,7 +15,7 @@ import msgspec
 from etcdfix.errors import SourceError
 from etcdfix.examine_all import Progress
 from etcdfix.model import KeptRevision, Revision, StoredValue
-from etcdfix.report.sorted_rows import SortedRows, turn_of
+from etcdfix.report.rows import SortedRows, turn_of
 from etcdfix.sources.base import Source
 
 

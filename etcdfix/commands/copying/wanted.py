@@ -17,7 +17,7 @@ from etcdfix.examine_all import Ending, Progress, View, examine_all
 from etcdfix.examine_jobs import Helpers, Jobs
 from etcdfix.in_scope import beside, searched_for, values_in
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.report.sorted_rows import SortedRows, turn_of
+from etcdfix.report.rows import SortedRows, turn_of
 from etcdfix.report.tally import Stakes
 from etcdfix.scope import InRanges, KeyRange
 from etcdfix.sources.base import Source, has_keys

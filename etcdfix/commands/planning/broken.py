@@ -14,8 +14,8 @@ from etcdfix.graph.assess import came_out
 from etcdfix.maybe_newer import NOT_THE_OBJECT, Similarity, SimilarValues, in_our_tables
 from etcdfix.model import GroupResource, Outcome
 from etcdfix.report.plan_entry import LeftOut
+from etcdfix.report.rows import SortedRows
 from etcdfix.report.saved_report import ReportedFinding, SavedFindings
-from etcdfix.report.sorted_rows import SortedRows
 from etcdfix.spool import Spool
 from etcdfix.storagekey import display
 from etcdfix.temporary import temporary_directory

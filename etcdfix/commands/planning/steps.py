@@ -18,8 +18,7 @@ from etcdfix.report.advice.ways import recovered_configuration
 from etcdfix.report.model import Remedy
 from etcdfix.report.plan import PlanGroup, PlanStep
 from etcdfix.report.plan_entry import PlanEntry, is_breaking
-from etcdfix.report.rows import Rows
-from etcdfix.report.sorted_rows import SortedRows
+from etcdfix.report.rows import Rows, SortedRows
 from etcdfix.text import commands
 from etcdfix.text.commands import Command, Part, RunOptions
 from etcdfix.text.words import counted

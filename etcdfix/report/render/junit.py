@@ -18,7 +18,7 @@ import msgspec
 from etcdfix.report.cases import Case, CaseState
 from etcdfix.report.document import Document
 from etcdfix.report.model import SourcedReport
-from etcdfix.report.render.spool import WaitingLines
+from etcdfix.report.render.rows import WaitingLines
 from etcdfix.report.render.text import text_lines
 from etcdfix.report.scan_cases import FAILING, finding_case, scan_case
 from etcdfix.text.commands import RunOptions

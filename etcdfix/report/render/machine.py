@@ -13,8 +13,7 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from etcdfix.report.model import API_VERSION
-from etcdfix.report.render.rows import EndWriter, rows_field
-from etcdfix.report.render.spool import WaitingLines
+from etcdfix.report.render.rows import EndWriter, WaitingLines, rows_field
 from etcdfix.text.commands import Command, RunOptions
 from etcdfix.text.safetext import safe_json
 

@@ -29,7 +29,7 @@ from etcdfix.model import KeptRevision, Revision, StoredValue
 from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.plan_entry import PlanEntry
 from etcdfix.report.render.machine import JSONWriter
-from etcdfix.report.sorted_rows import SortedRows
+from etcdfix.report.rows import SortedRows
 from etcdfix.sources.base import Source
 from etcdfix.spool import Spool
 from etcdfix.text.commands import RunOptions

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from etcdfix.commands.planning.steps import in_order, steps_for
-from etcdfix.report import sorted_rows
+from etcdfix.report import rows as sorted_rows
 from etcdfix.report.plan import PlanGroup, PlanStep
 from etcdfix.report.plan_entry import PlanEntry, declaration
 from etcdfix.text.commands import RunOptions

@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from etcdfix.model import Evidence, Outcome, ServerBehaviour
 from etcdfix.report.finding import finding_from
 from etcdfix.report.model import Finding
-from etcdfix.report.render import SCAN_FORMS, spool
+from etcdfix.report.render import SCAN_FORMS, rows
 from etcdfix.report.scan import ScanReport
 from etcdfix.report.schema import document_schema
 from etcdfix.sources.base import Segment
@@ -251,7 +251,7 @@ def test_a_scan_that_dies_before_its_first_finding_leaves_nothing_open(kind: str
 @pytest.mark.parametrize("size", [1, 2, 7, 1 << 20])
 def test_findings_are_copied_in_pieces_of_any_size(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     whole = write_form("json", sample())
-    monkeypatch.setattr(spool, "_PIECE_BYTES", size)
+    monkeypatch.setattr(rows, "_PIECE_BYTES", size)
     assert write_form("json", sample()) == whole
     findings = json.loads(whole)["findings"]
     assert whole.count(b'\n    {"key":') == len(findings) == len(document(sample(), "yaml")["findings"])
@@ -264,7 +264,7 @@ def test_a_full_temporary_directory_is_named(monkeypatch: pytest.MonkeyPatch) ->
         def write(self, _data: object) -> int:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("etcdfix.report.render.spool.temporary_file", Full)
+    monkeypatch.setattr("etcdfix.report.render.rows.temporary_file", Full)
     reporter = SCAN_FORMS["json"](io.BytesIO(), RunOptions(), 100)
     reporter.begin(header())
     with pytest.raises(OSError, match="No space left on device") as raised:

@@ -24,6 +24,7 @@ from etcdfix.commands.doctoring.needs import (
     check_configuration,
     check_directory,
     check_kubeconfig,
+    check_kubernetes,
 )
 from etcdfix.commands.opening import Inputs, open_source
 from etcdfix.decoding.kubeobject import ObjectReader
@@ -42,10 +43,8 @@ from etcdfix.errors import (
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.examine_jobs import Helpers, Jobs
-from etcdfix.inputs.releases import LAST_MINOR
 from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.record import unicode_text
-from etcdfix.remediation.checks.release import misfit, newest_kubelet
 from etcdfix.remediation.identify import identify
 from etcdfix.remediation.places import RecordPaths, same_disk_warning
 from etcdfix.report.doctor import Check, DoctorReport, State, fail, ok, unknown, warn
@@ -226,25 +225,6 @@ class Doctor:
             kind, endpoints = "etcd", tuple(map(shown_word, self._connection.endpoints))
         path = str(file) if file is not None else None
         return shown_source(SourceDescription(kind, path, endpoints, 0, True, (), None, None, None), None)
-
-
-def check_kubernetes(source: Source, examiner: Examiner) -> Iterator[Check]:
-    """Yield whether the release that was named fits the stored Nodes; one that does not is refused."""
-    newest, named = newest_kubelet(source, examiner), examiner.assumed_release
-    told = "no Node can be read" if newest is None else f"the newest kubelet is 1.{newest}"
-    if newest is not None and newest > LAST_MINOR:
-        what = f"Kubernetes: {told}; this etcdfix knows releases up to 1.{LAST_MINOR}"
-        yield warn(what, "use a newer etcdfix: this one may call new fields damaged")
-    elif named and newest is None:
-        advice = f"leave --kubernetes-version out, or a change needs {acceptance(Rule.UNKNOWN_RELEASE)}"
-        yield warn(f"Kubernetes: release {named} was named, and {told}", advice)
-    else:
-        doubt = misfit(named, newest) if named and newest is not None else None
-        if doubt is not None:
-            raise doubt
-        yield ok(
-            f"Kubernetes: {told}; {f'release {named} was named' if named else 'every known release counts'}"
-        )
 
 
 def check_clock(source: Source, examiner: Examiner, now: datetime) -> Check:

@@ -164,8 +164,8 @@ class NamespacePlan:
     def examined(self) -> list[Examination]:
         """Return what holds the namespace and was kept: the worst first."""
         state = self._state
-        objects = [state.object, *(b.object for b in (*state.elsewhere, *state.blockers))]
-        keys = dict.fromkeys(ref.raw_key for ref in objects)
+        held = (b.object.raw_key for b in (*state.elsewhere, *state.blockers))
+        keys = dict.fromkeys([state.object.raw_key, *held])
         found = [one for key in keys if (one := self._cluster.kept.get(key)) is not None]
         return sorted(found, key=lambda one: stake.rank if (stake := stake_of(one)) is not None else _LEAST)
 

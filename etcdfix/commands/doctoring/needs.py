@@ -1,4 +1,4 @@
-"""What a change needs beside etcd: a configuration, places for its records, and an API server that says yes."""
+"""What a change needs beside etcd: configuration, release, places for its records, an API server that says yes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,18 @@ from etcdfix.apiserver.client import open_access, require_done
 from etcdfix.apiserver.servers import DEFAULT_TIMEOUT_SECONDS, APIAccess
 from etcdfix.commands.doctoring.etcd import mib
 from etcdfix.errors import NotDurable, why
+from etcdfix.examine import Examiner
 from etcdfix.inputs.ownfiles import HEAD_SUFFIX
+from etcdfix.inputs.releases import LAST_MINOR
 from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.verify import LOG_IS_GONE, is_there, verify
+from etcdfix.remediation.checks.release import misfit, newest_kubelet
 from etcdfix.remediation.durable import open_directory, probe, refuse_foreign_file
 from etcdfix.remediation.places import RecordPaths, lasting_warnings
 from etcdfix.report.doctor import Check, State, fail, ok, unknown, warn
+from etcdfix.rules import Rule, acceptance
 from etcdfix.side_by_side import run_within
+from etcdfix.sources.base import Source
 from etcdfix.text.commands import Command
 from etcdfix.text.words import counted, fit
 
@@ -46,6 +51,25 @@ def check_configuration(configuration: EncryptionConfiguration | None, *, told_n
         yield ok(f"{configuration.path} {configuration.sha256}")
         for warning in configuration.warnings:
             yield warn(f"{configuration.path} {warning}", "compare it with the API servers' own")
+
+
+def check_kubernetes(source: Source, examiner: Examiner) -> Iterator[Check]:
+    """Yield whether the release that was named fits the stored Nodes; one that does not is refused."""
+    newest, named = newest_kubelet(source, examiner), examiner.assumed_release
+    told = "no Node can be read" if newest is None else f"the newest kubelet is 1.{newest}"
+    if newest is not None and newest > LAST_MINOR:
+        what = f"Kubernetes: {told}; this etcdfix knows releases up to 1.{LAST_MINOR}"
+        yield warn(what, "use a newer etcdfix: this one may call new fields damaged")
+    elif named and newest is None:
+        advice = f"leave --kubernetes-version out, or a change needs {acceptance(Rule.UNKNOWN_RELEASE)}"
+        yield warn(f"Kubernetes: release {named} was named, and {told}", advice)
+    else:
+        doubt = misfit(named, newest) if named and newest is not None else None
+        if doubt is not None:
+            raise doubt
+        yield ok(
+            f"Kubernetes: {told}; {f'release {named} was named' if named else 'every known release counts'}"
+        )
 
 
 def check_directory(path: Path, *, named: bool) -> Iterator[Check]:

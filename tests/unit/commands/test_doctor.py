@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from etcdfix.commands.doctor import check_clock, check_kubernetes, check_revision
+from etcdfix.commands.doctor import check_clock, check_revision
+from etcdfix.commands.doctoring.needs import check_kubernetes
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.errors import RefusedByRule
 from etcdfix.examine import Examiner

@@ -124,10 +124,9 @@ def _v1_parts(data: bytes, start: int) -> Iterator[Part]:
 
 def _v2_parts(data: bytes, start: int) -> Iterator[Part]:
     try:
-        source = parse_encrypted_object(data[start:]).encrypted_dek_source_type
+        seeded = parse_encrypted_object(data[start:]).seeded
     except KMSEnvelopeInvalid:
-        source = DEKSourceType.AES_GCM_KEY
-    seeded = source == DEKSourceType.HKDF_SHA256_XNONCE_AES_GCM_SEED
+        seeded = False
     at = start
     with contextlib.suppress(KMSEnvelopeInvalid):
         for number, value, begin, content, end in fields(data, start):

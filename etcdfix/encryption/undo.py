@@ -233,10 +233,8 @@ def parsed(body: bytes) -> EncryptedObject:
 
 def recalled(opener: KMSv2Transformer, encrypted: EncryptedObject) -> DataKey | None:
     """Return what the plugin gave for a value, whatever the value says of its use; used as the value says."""
-    own = encrypted.encrypted_dek_source_type
-    seeded = own == DEKSourceType.HKDF_SHA256_XNONCE_AES_GCM_SEED
-    for kind in (own, *DEKSourceType):
+    for kind in (encrypted.encrypted_dek_source_type, *DEKSourceType):
         key = opener.recall(msgspec.structs.replace(encrypted, encrypted_dek_source_type=kind))
         if key is not None:
-            return key.used_as(seeded=seeded)
+            return key.used_as(seeded=encrypted.seeded)
     return None

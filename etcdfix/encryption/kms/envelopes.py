@@ -164,6 +164,11 @@ class EncryptedObject(msgspec.Struct, frozen=True):
     encrypted_dek_source_type: int = 0
 
     @property
+    def seeded(self) -> bool:
+        """Whether it says that the plugin gives a seed, as servers write since 1.29; otherwise it gives the key."""
+        return self.encrypted_dek_source_type == DEKSourceType.HKDF_SHA256_XNONCE_AES_GCM_SEED
+
+    @property
     def wrapped_key(self) -> WrappedKey:
         """The part that goes to the plugin."""
         return WrappedKey(

@@ -22,7 +22,6 @@ from cryptography.hazmat.primitives.hmac import HMAC
 
 from etcdfix.encryption.cipher import TOO_SHORT_ERROR, Flip
 from etcdfix.encryption.kms.envelopes import (
-    DEKSourceType,
     EncryptedObject,
     KMSEnvelopeInvalid,
     KMSPlugin,
@@ -41,8 +40,7 @@ from etcdfix.model import Attempt, FailureReason, Plaintext, PluginRecord
 
 _AES_KEY_SIZES = frozenset({16, 24, 32})
 INFO_SIZE = 32
-INFO = "info"
-"""The part of a value's data, in a :class:`~etcdfix.encryption.cipher.Flip`, from which its key is derived."""
+INFO = "info"  # the part of a Flip that is the info of a value
 _MIN_SEED_SIZE = 32
 _OBJECT_STARTS = (b"k8s\x00", b'{"', b"\xd9\xd9\xf7")
 # YAML: noise is text for so long once in 2^22 values, and padding has to fit as well.
@@ -58,7 +56,6 @@ Which they are, and in which order they are tried, must not depend on when a plu
 """
 
 _SEEDED_MIN_SIZE = INFO_SIZE + NONCE_SIZE
-_NONCE_END = _SEEDED_MIN_SIZE
 
 _Quick = Callable[[bytes, bytes], bytes | None]
 
@@ -300,16 +297,12 @@ class KMSv2Transformer:
     def recall(self, encrypted: EncryptedObject) -> DataKey | None:
         """Return what the plugin has given already for a value; None where it was not asked, or said no."""
         key = self.plugin.recall(encrypted.wrapped_key) if self.plugin is not None else None
-        return None if key is None else DataKey(key, seeded=_is_seeded(encrypted))
+        return None if key is None else DataKey(key, seeded=encrypted.seeded)
 
     def read(self, body: bytes, etcd_key: bytes) -> Plaintext | Attempt:
         """Return the plaintext of ``body``, or why there is none.
 
-        Without a plugin that answers every reason is ``kms-unreachable``; a fault of the envelope is then in
-        ``errors``.
-
-        Raises:
-            KMSPending: The plugin has not answered yet.
+        See :meth:`KMSv1Transformer.read`.
         """
         plugin = self.plugin
         try:
@@ -322,9 +315,7 @@ class KMSv2Transformer:
             return source
         assert plugin is not None  # else there would be no DEK
         key_id = encrypted.key_id
-        # Servers write seeds (type 1) since 1.29.
-        seeded = _is_seeded(encrypted)
-        data_key = DataKey(source, seeded=seeded)
+        data_key = DataKey(source, seeded=encrypted.seeded)
         found = data_key.cipher(encrypted.encrypted_data)
         plaintext = found if isinstance(found, Attempt) else found[0].read(found[1], etcd_key)
         if isinstance(plaintext, Attempt):
@@ -332,7 +323,9 @@ class KMSv2Transformer:
         if self.learns:
             self._learn(plugin, encrypted, body, data_key, source)
         # Which key the plugin writes with can change while we read.
-        return Plaintext(plaintext, "", not seeded or plugin.write_key_id not in ("", key_id), key_id)
+        return Plaintext(
+            plaintext, "", not encrypted.seeded or plugin.write_key_id not in ("", key_id), key_id
+        )
 
     def _learn(
         self, plugin: KMSPlugin, encrypted: EncryptedObject, body: bytes, data_key: DataKey, source: bytes
@@ -392,10 +385,6 @@ def derive_key(seed: bytes, info: bytes) -> bytes:
     return hmac.digest(seed, info + b"\x01", "sha256")
 
 
-def _is_seeded(encrypted: EncryptedObject) -> bool:
-    return encrypted.encrypted_dek_source_type == DEKSourceType.HKDF_SHA256_XNONCE_AES_GCM_SEED
-
-
 def _seeded_quickly(seed: bytes) -> _Quick:
     """Return how the many values under one seed are read that open; None for the others, which are read anew."""
     expand = HMAC(seed, SHA256())  # keyed once: a copy costs a third of a new one
@@ -406,7 +395,9 @@ def _seeded_quickly(seed: bytes) -> _Quick:
         block = expand.copy()
         block.update(data[:INFO_SIZE] + b"\x01")
         try:
-            return AESGCM(block.finalize()).decrypt(data[INFO_SIZE:_NONCE_END], data[_NONCE_END:], etcd_key)
+            return AESGCM(block.finalize()).decrypt(
+                data[INFO_SIZE:_SEEDED_MIN_SIZE], data[_SEEDED_MIN_SIZE:], etcd_key
+            )
         except InvalidTag:
             return None
 

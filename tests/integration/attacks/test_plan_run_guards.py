@@ -99,7 +99,10 @@ def test_a_repair_that_is_not_read_back_as_written(planned: Planned, monkeypatch
     mixed(planned)
     planned.make_plan()
     order = [each["key"] for each in planned.document()["decisions"] if each["decision"] == "fix"]
-    monkeypatch.setattr(fix_module, "_read_back", lambda *_: (True, "it is not what was written"))
+    doubtful = {"doubtful": True, "warnings": ("it is not what was written",)}
+    monkeypatch.setattr(
+        fix_module, "_read_back", lambda _change, outcome, _step: msgspec.structs.replace(outcome, **doubtful)
+    )
     ran = planned.work("-o", "json", "--leave-out", planned.key("shop/cut").decode())
     assert ran.code == 3, ran
     document = json.loads(ran.out)

@@ -224,7 +224,7 @@ def test_two_runs_over_one_plan_at_once(planned: Planned, monkeypatch: pytest.Mo
     assert planned.work(*DECLARED).code == 0
     (second,) = said
     assert second.code == 4
-    assert "another process holds it" in second.err
+    assert "holds it since" in second.err
     assert planned.there(keys) == [False] * 3
     planned.agree()
     assert sorted(backup.content.key_base64 for backup in planned.kept()) == sorted(keys)
@@ -248,7 +248,7 @@ def test_two_copies_of_one_plan_with_one_log(planned: Planned, monkeypatch: pyte
     assert planned.work(*DECLARED).code == 0
     (second,) = said
     assert second.code == 4
-    assert "another process holds it" in second.err
+    assert "holds it since" in second.err
     planned.agree()
     with planned.nothing_changes():
         again = planned.run(*of_copy(planned, planned.log, "-o", "json"))

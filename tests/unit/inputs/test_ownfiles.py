@@ -187,7 +187,7 @@ class TestOnTheCommandLine:
         "words",
         [
             ["scan"],
-            ["orphans"],
+            ["scan", "--orphans"],
             ["namespace", "shop"],
             ["explain", "/registry/pods/a/b", "--impact"],
             ["encryption", "usage"],

@@ -209,9 +209,7 @@ class Present(Facts):
     def around(self) -> Around:
         """What one pass over everything showed; none is made for a value that may never go."""
         assert self.configuration in {True, False}  # without one nothing is proven
-        refusal = unfit_to_go(self.first, self.request.run)
-        if refusal is not None:
-            raise refusal
+        self._require_unfit(self.first)
         starts, kin = self.starts, self.kin
 
         def see(other: Examination) -> None:
@@ -222,7 +220,13 @@ class Present(Facts):
         around = looks.look(self.cluster, self.reading, self.first, self._progress, see=see, graph=True)
         if around.alike.target is None:
             raise self.moved()
+        self._require_unfit(around.alike.target)  # a plugin may have answered otherwise meanwhile
         return around
+
+    def _require_unfit(self, found: Examination) -> None:
+        refusal = unfit_to_go(found, self.request.run)
+        if refusal is not None:
+            raise refusal
 
     @property
     def alike(self) -> Alike:

@@ -203,8 +203,13 @@ def curable_by_configuration(present: Present, change: Change) -> Refusals:
 
 def never_deletable(present: Present, change: Change) -> Refusals:
     """Its cause is one for which a value may go: what may be whole is not damaged."""
-    if change.goes and deletability_of(present.found) is Deletability.NEVER:
-        found, run = present.found, change.request.run
+    if not change.goes:
+        return
+    found, run = present.found, change.request.run
+    refusal = unfit_to_go(found, run)
+    if refusal is not None:  # it was looked at again since the first check
+        yield refusal
+    elif deletability_of(found) is Deletability.NEVER:
         yield refuse(
             Rule.NEVER_DELETABLE,
             f"{present.shown}: {found.verdict.cause} is never a reason to delete ({found.verdict.message})",

@@ -496,6 +496,13 @@ def test_what_is_not_broken_is_not_deleted_whatever_is_declared(
     assert error.rule == rule
 
 
+@pytest.mark.parametrize("outcome", [Outcome.READABLE, Outcome.INCONSISTENT, Outcome.UNDETERMINED])
+def test_what_is_well_once_all_others_are_seen_stays(outcome: Outcome) -> None:
+    """A plugin may answer otherwise the second time."""
+    again = broken(Cause.OWNER_UNKNOWN, outcome=outcome)
+    assert outcome.value in refusal(broken(), alike(again, KeyCounts(opened=1)), risks=ALL_RISKS).rules
+
+
 @pytest.mark.parametrize("outcome", [Outcome.READABLE, Outcome.INCONSISTENT, Outcome.NOT_AN_OBJECT])
 def test_commands_in_hints_are_quoted(outcome: Outcome) -> None:
     error = as_it_is(readable(b"/registry/secrets/shop/a b;\x1b", outcome=outcome), RunOptions())

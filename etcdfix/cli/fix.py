@@ -23,7 +23,7 @@ from etcdfix.cli.options import (
     rescued_option,
 )
 from etcdfix.cli.output import show_preview
-from etcdfix.commands.changing.preview import fix_preview, memory_preview
+from etcdfix.commands.changing.preview import fix_preview
 from etcdfix.commands.fix import run_fix
 from etcdfix.copies.finder import Named
 from etcdfix.copies.model import Place
@@ -96,10 +96,6 @@ def command(
             ),
             change.confirmer,
             preview=lambda found: show_preview(fix_preview(found), change.run),
-            preview_held=lambda held, unread: show_preview(
-                memory_preview(held, unread, str(rescued), dry_run=options["dry_run"]),
-                change.run,
-            ),
             candidates=change.candidates,
             progress=change.progress,
         )

@@ -23,7 +23,6 @@ from etcdfix.remediation.choice import FixRequest, choose
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.memory.ground import open_ground
-from etcdfix.remediation.memory.held import Held
 from etcdfix.remediation.memory.patch import patch_from_memory
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.present import Present
@@ -38,12 +37,11 @@ def run_fix(
     confirmer: Confirmer,
     *,
     preview: Callable[[Change], None],
-    preview_held: Callable[[Held, int], None] = lambda _held, _unread: None,
     candidates: Mapping[Path, Examiner] | None = None,
     progress: Progress = no_progress,
     step: Step = no_step,
 ) -> ChangeOutcome:
-    """Put a copy back, or find out whether one could be; ``preview_held`` shows what an API server will write.
+    """Put a copy back, or find out whether one could be.
 
     Raises:
         EtcdfixError: As of :func:`~etcdfix.remediation.change.carry_out`; nothing was changed.
@@ -73,7 +71,7 @@ def run_fix(
     rescued = next(iter(request.places.rescued), None)
     kind = str(cluster.examiner.layout.locate(request.key)[0].group_resource)
     with open_ground(cluster, request, rescued, request.run, step, resource=kind) as ground:
-        return patch_from_memory(ground, request, request.key, confirmer, preview=preview_held)
+        return patch_from_memory(ground, request, request.key, confirmer, preview=preview)
 
 
 _CONFLICTS: Final = {

@@ -17,7 +17,7 @@ from etcdfix.copies.model import THE_VALUE, Copy, Place, Wanted, Way, digest_of
 from etcdfix.errors import EtcdfixError, RefusedByRule
 from etcdfix.model import Repair, RepairKind
 from etcdfix.remediation.audit.record import Verb
-from etcdfix.remediation.checks import cached_reads, key, release, sealing, servers, undo, value
+from etcdfix.remediation.checks import cached_reads, key, memory, release, sealing, servers, undo, value
 from etcdfix.remediation.checks import copy as copies
 from etcdfix.remediation.checks.sealing import find_proof, seal_contents
 from etcdfix.remediation.commit import ChangeOutcome, commit
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from etcdfix.remediation.checks.plan import Expectation
     from etcdfix.remediation.checks.undo import Standing
     from etcdfix.remediation.commit import Sender
+    from etcdfix.remediation.memory.held import Held
     from etcdfix.remediation.present import Present
     from etcdfix.verdicts.examination import Examination
 
@@ -112,6 +113,7 @@ class Change(Facts):
         request: What is asked for; its acceptances count here alone.
         choose: Finds the copy that is put back.
         patch: What an API server is asked for, for the record; "" for a change of our own.
+        held: What API servers have of it; None for a change of our own.
         expected_digest: ``sha256:<hex>`` that the value of a backup must have; "" for any.
         made_of: It is made of what stands at the key, which must be there.
     """
@@ -124,12 +126,13 @@ class Change(Facts):
         *,
         choose: Callable[[Change], Chosen] | None = None,
         patch: str = "",
+        held: Held | None = None,
         expected_digest: str = "",
         made_of: bool = False,
     ) -> None:
         super().__init__(present.step)
         self.verb, self.present, self.request, self.accepted = verb, present, request, request.accepted
-        self._choose, self.patch, self.expected_digest = choose, patch, expected_digest
+        self._choose, self.patch, self.held, self.expected_digest = choose, patch, held, expected_digest
         self.deletes, self.undoes = verb is Verb.DELETE, verb is Verb.UNDO
         self.takes_what_is_there = made_of or choose is None
         self.warnings: tuple[str, ...] = ()
@@ -342,7 +345,10 @@ PUT: Final = (
     value.cluster_breaking,
 )  # fmt: skip
 SEAL: Final = (*PUT, sealing.write_key, sealing.undeployed_write_key)
-PATCH: Final = (key.gone, key.expectation_differs, *_CLUSTER, key.plan)
+PATCH: Final[tuple[Check, ...]] = (
+    *_KEY, *_CLUSTER, key.plan, memory.configuration_wrong, memory.other_cluster, memory.write_key,
+    memory.unchecked_server, memory.no_api_server, memory.not_from_memory, memory.other_object, memory.not_rescued,
+)  # fmt: skip
 UNDO: Final = (
     key.gone, key.expectation_differs, undo.unlisted_source, undo.present, undo.not_an_object, *_COPY,
     *_CLUSTER, servers.configuration_wrong, servers.no_api_server, value.cluster_breaking,

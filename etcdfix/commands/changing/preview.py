@@ -15,7 +15,6 @@ from etcdfix.model import ClusterIdentity, Outcome, RepairKind, RepairProof
 from etcdfix.remediation.change import Change
 from etcdfix.remediation.checks.copy import UNSIGNED_LEASE
 from etcdfix.remediation.checks.undo import speaks_for
-from etcdfix.remediation.memory.held import Held
 from etcdfix.remediation.offers import ways_at_hand
 from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.report.advice.ways import WayKind
@@ -89,7 +88,9 @@ def deletion_preview(change: Change, run: RunOptions) -> Document:
 
 
 def fix_preview(change: Change) -> Document:
-    """Return which copy will be put back and why that one, and what makes room."""
+    """Return which copy will be put back and why that one, and what makes room; or what an API server writes anew."""
+    if change.held is not None:
+        return _memory_preview(change)
     present, copy, others = change.present, change.copy, change.chosen.others
 
     def facts() -> Iterator[Fact]:
@@ -144,20 +145,23 @@ def undo_preview(change: Change) -> Document:
     )
 
 
-def memory_preview(held: Held, unread: int, rescued: str, *, dry_run: bool) -> Document:
-    """Return what an API server will write anew, from its memory or what may be left of it."""
-    found, present, resource = held.found, held.present, held.found.directory.group_resource
-    holders = ", ".join(holder.server.address for holder in held.holders)
-    says = f" as {held.uid_from} says" if held.ended else ""
-    by = f"{held.holders[0].server.address}, in its memory, as last written"
-    if held.ended:
+def _memory_preview(change: Change) -> Document:
+    held, present, dry_run = change.held, change.present, change.request.dry_run
+    assert held is not None  # an API server makes it
+    chosen, found = held.chosen, held.found
+    holders = ", ".join(holder.server.address for holder in chosen.holders)
+    says = f" as {chosen.uid_from} says" if chosen.ended else ""
+    by = f"{chosen.holders[0].server.address}, in its memory, as last written"
+    if chosen.ended:
         by = f"no server gives it from memory any more; these may hold it: {holders}"
-    unreadable = f"etcdfix cannot read {counted(unread, 'value')} of {resource}"
+    unreadable = (
+        f"etcdfix cannot read {counted(held.kind.unread, 'value')} of {found.directory.group_resource}"
+    )
     means = [
         "It is one merge PATCH with uid and resourceVersion that sets an annotation. Nothing is deleted.",
         "Do not restart an API server before everything of the kind is written anew.",
     ]
-    if held.ended and dry_run:
+    if chosen.ended and dry_run:
         means.append("Whether a server still holds it is known only when it is asked to write it.")
     if dry_run:
         means.append(
@@ -165,9 +169,9 @@ def memory_preview(held: Held, unread: int, rescued: str, *, dry_run: bool) -> D
             "through is known only when it is made."
         )
     return preview_of(
-        f"To fix: {display(held.key)}",
+        f"To fix: {present.shown}",
         facts=[
-            object_fact(found, f", uid {held.uid}{says}"),
+            object_fact(found, f", uid {chosen.uid}{says}"),
             (
                 "Now",
                 f"{found.verdict.outcome}, {found.verdict.cause}: {fit(found.verdict.message, _LONGEST)}",
@@ -176,10 +180,10 @@ def memory_preview(held: Held, unread: int, rescued: str, *, dry_run: bool) -> D
             ("Held by", by),
             *cluster_facts(present.cluster, present.identity),
             *_servers(present.servers),
-            ("Rescued", f"{rescued}: {unreadable}; what API servers hold of them is saved"),
+            ("Rescued", f"{held.ground.rescued}: {unreadable}; what API servers hold of them is saved"),
         ],
         sets_off=[("", " ".join(means))],
-        warnings=held.warnings,
+        warnings=change.warnings,
     )
 
 

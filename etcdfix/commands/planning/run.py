@@ -355,7 +355,7 @@ class _Work:
             self._ground = self._opened.enter_context(opened)
             self._warn(self._ground.warnings)
         return patch_from_memory(
-            self._ground, ChangeRequest(**common), task.key, _Confirmed(), preview=lambda _held, _unread: None
+            self._ground, ChangeRequest(**common), task.key, _Confirmed(), preview=lambda _change: None
         )
 
     def _delete(self, cluster: Cluster, key: bytes, common: dict[str, Any]) -> ChangeOutcome:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from etcdfix.apiserver.authorization import can_i
-from etcdfix.apiserver.holders import revision_by_each
+from etcdfix.apiserver.client import Server
+from etcdfix.apiserver.holders import Holder, revision_by_each
 from etcdfix.apiserver.patience import AGAIN
-from etcdfix.apiserver.servers import AllServers, open_all_servers, require_servers
+from etcdfix.apiserver.servers import AllServers, ServerAnswer, open_all_servers, require_servers
 from etcdfix.model import ClusterIdentity, GroupResource, StoredValue
 from etcdfix.remediation.change import ChangeRequest
 from etcdfix.remediation.checks.sealing import require_write_key
@@ -23,6 +25,25 @@ from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.sources.kine import KineSource
 from etcdfix.text.commands import RunOptions, copies, rescue
 from etcdfix.text.safetext import key_word
+from etcdfix.verdicts.examination import Examination
+
+
+class Kind(NamedTuple):
+    """What is stored of a kind.
+
+    Attributes:
+        unread: How many values do not open.
+        newest: The newest that is stored under today's write key; None for none.
+        newest_read_by: Which servers read that one.
+        loaded: The configuration file that each server says it has loaded, where there is no such value.
+        unsaved: Keys of values that do not open and are not saved, who may give each, and in which words.
+    """
+
+    unread: int
+    newest: Examination | None
+    newest_read_by: tuple[ServerAnswer, ...]
+    loaded: tuple[tuple[Server, str], ...]
+    unsaved: tuple[tuple[bytes, Holder, str], ...]
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +55,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
         copies: What it saved, by etcd key, the newest resourceVersion first.
         unchecked: Addresses of servers that need not have an answer.
         warnings: To be shown before anything is asked.
-        kinds: Resources of which everything was checked, and how many of its values do not open.
+        kinds: Resources of which everything was looked at.
         step: Told the name of each step before it is taken.
     """
 
@@ -46,7 +67,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     run: RunOptions
     unchecked: tuple[str, ...]
     warnings: tuple[str, ...]
-    kinds: dict[GroupResource, int]
+    kinds: dict[GroupResource, Kind]
     step: Step
 
     def save_first(self, resource: GroupResource) -> str:

@@ -21,13 +21,14 @@ from etcdfix.examine import Examiner
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.remediation.audit.record import Record, Result, Verb
 from etcdfix.remediation.change import PATCH, Change, ChangeRequest, Confirmer, carry_out
+from etcdfix.remediation.checks.memory import SILENT
 from etcdfix.remediation.commit import ChangeOutcome, Sent
 from etcdfix.remediation.datastore import Expected, describe_move, find_difference, find_elsewhere
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.memory.ground import Ground
-from etcdfix.remediation.memory.held import SILENT, Held, check_held
-from etcdfix.remediation.memory.kind import check_kind
+from etcdfix.remediation.memory.held import Held
 from etcdfix.remediation.patcher import FIXED_AT, LONGEST_ANSWER, now_text, patch_annotation
+from etcdfix.remediation.present import Present
 from etcdfix.remediation.settle import Carried
 from etcdfix.report.objects import Form, Viewer
 from etcdfix.rescued import read_saved
@@ -48,7 +49,7 @@ def patch_from_memory(
     key: bytes,
     confirmer: Confirmer,
     *,
-    preview: Callable[[Held, int], None],
+    preview: Callable[[Change], None],
 ) -> ChangeOutcome:
     """Have an API server write one object anew, or find out whether it could.
 
@@ -59,19 +60,18 @@ def patch_from_memory(
         request: Of this change.
         key: Complete etcd key.
         confirmer: The person, or the script that stands for one.
-        preview: Shows what will be written, and how many values of its kind do not open.
+        preview: Shows what will be written.
 
     Raises:
         RemediationRefused: A rule says no; nothing was changed.
         AuditError: The record cannot be made durable; likewise.
         SourceError: etcd could not be asked; likewise.
     """
-    held = check_held(ground, request, key)
-    unread = check_kind(ground, held.found.directory)
-    at = now_text()
-    change = Change(Verb.FIX, held.present, request, patch=intent_detail(at))
+    present = Present(ground.cluster, key, request, alone=True, step=ground.step)
+    held, at = Held(ground, present), now_text()
+    change = Change(Verb.FIX, present, request, patch=intent_detail(at), held=held)
     return carry_out(
-        PATCH, change, confirmer, preview=lambda _change: preview(held, unread), warnings=held.warnings,
+        PATCH, change, confirmer, preview=preview, warnings=ground.warnings,
         sender=PatchSender(ground, held, at), step=ground.step,
     )  # fmt: skip
 
@@ -118,10 +118,14 @@ class PatchSender:
             rule, text, hint = difference
             return self._refused(Result.REFUSED, rule, f"{text}; no request was sent", hint)
         refusals = []
-        for holder in held.holders:
+        for holder in held.chosen.holders:
             step("patch: request")
             reply = patch_annotation(
-                holder.server, holder.path, uid=held.uid, resource_version=held.mod_revision, at=self._at
+                holder.server,
+                holder.path,
+                uid=held.chosen.uid,
+                resource_version=held.mod_revision,
+                at=self._at,
             )
             step("patch: answer")
             sent = self._judge(expected, holder, reply)
@@ -129,18 +133,18 @@ class PatchSender:
                 return sent
             assert isinstance(reply, Reply)  # silence is judged
             refusals.append((holder.server.address, reply.status))
-            if not held.ended:
+            if not held.chosen.ended:
                 break  # it had the object a moment ago: that it refuses is a surprise
         return self._unmoved(refusals)
 
     def _unmoved(self, refusals: list[tuple[str, int]]) -> Sent:
         """Return that no server wrote anything; the reasons are in their answers, and those may quote the object."""
         said = ", ".join(f"{address} answered {status}" for address, status in refusals)
-        if self._held.ended:
+        if self._held.chosen.ended:
             text = f"no API server that was asked still holds it ({said}); nothing was changed"
             hint = (
                 "a server that has run since before the key was lost may: name each with --server URL; else "
-                f"what is left of it: {self._ground.what_is_left(self._held.key)}"
+                f"what is left of it: {self._ground.what_is_left(self._held.present.key)}"
             )
         elif refusals[-1][1] == 500:
             text = f"refused, reason not told ({said}); nothing was changed"
@@ -157,7 +161,7 @@ class PatchSender:
         return self._refused(Result.REFUSED, Rule.SERVER_REFUSED, text, hint)
 
     def _refused(self, result: Result, rule: Rule, text: str, hint: str) -> Sent:
-        key = display(self._held.key)
+        key = display(self._held.present.key)
         return Sent(result=result, detail=text, refusal=refuse(rule, f"{key}: {text}", hint=hint))
 
     def _judge(self, expected: Expected, holder: Holder, reply: Reply | NoReply) -> Sent | None:
@@ -212,7 +216,7 @@ class PatchSender:
         wrong = ""
         if not found.opened or outcome not in _FINE:
             wrong = f"today's configuration does not read what was written: {message}"
-        elif found.decoded is None or found.decoded.uid != self._held.uid.encode():
+        elif found.decoded is None or found.decoded.uid != self._held.chosen.uid.encode():
             wrong = "the object there has another uid"
         if wrong:
             return Sent(result=Result.ANOMALY, detail=f"{moved}, and {wrong}", revision=present.mod_revision)
@@ -301,7 +305,7 @@ class PatchSender:
         examiner = self._ground.cluster.examiner
         written = examiner.examine(then)
         document = _document(examiner, written)
-        ours = _annotation(document) == self._at and _metadata(document).get("uid") == self._held.uid
+        ours = _annotation(document) == self._at and _metadata(document).get("uid") == self._held.chosen.uid
         return (written, document) if ours else (found, stored)
 
     def _compare(
@@ -313,7 +317,7 @@ class PatchSender:
         notes: list[str],
     ) -> bool:
         """Say whether etcd holds more than labels and annotations otherwise than the saved copy."""
-        saved = self._held.saved
+        saved = self._held.exact
         if saved is None:
             notes.append(
                 "no saved copy is of this very write, so what admission may have changed is not known"

@@ -81,7 +81,7 @@ def compared(
     ground: Any = SimpleNamespace(
         all_servers=all_servers, rescued="", cluster=SimpleNamespace(now=None, examiner=None)
     )
-    held: Any = SimpleNamespace(saved="one")
+    held: Any = SimpleNamespace(exact="one")
     holder: Any = SimpleNamespace(server=SimpleNamespace(send=print, address="https://p1"), path="/x")
     found: Any = SimpleNamespace(stored=SimpleNamespace(mod_revision=9))
     doubts: list[str] = []

@@ -1,0 +1,213 @@
+"""What must hold before an API server is asked to write an object anew from its memory.
+
+What one server writes under a key that another one lacks cannot be read by that one, and ends its cached reads of the
+whole kind. So nothing may be left that only a server's memory holds; and what is stored under today's write key
+already, where there is any, must be read by every server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from etcdfix.apiserver.authorization import can_i
+from etcdfix.apiserver.memory import Memory
+from etcdfix.apiserver.objects import Answer
+from etcdfix.apiserver.patience import AGAIN
+from etcdfix.encryption.config import ProviderType
+from etcdfix.errors import ConfigurationError, RefusedByRule
+from etcdfix.rescued import read_saved
+from etcdfix.rules import Rule, refuse, unless_accepted
+from etcdfix.storagekey import display
+
+if TYPE_CHECKING:
+    from etcdfix.remediation.change import Change
+    from etcdfix.remediation.memory.held import Held
+    from etcdfix.remediation.present import Present
+
+Refusals = Iterator[RefusedByRule]
+
+SILENT: Final = frozenset({Answer.NO_ANSWER, Answer.DENIED})
+"""Answers that say nothing of a server's configuration; they alone can be accepted."""
+_NOTHING: Final = frozenset({Memory.NOT_HELD, Memory.NOT_SERVED, Memory.READ_ERROR, Memory.CACHE_LOST})
+_SAYS_NOTHING: Final = frozenset({Memory.OVERLOADED, Memory.UNKNOWN_USER, Memory.DENIED, Memory.NO_ANSWER})
+
+
+def _held(change: Change) -> Held:
+    assert change.held is not None  # these checks are asked of no other change
+    return change.held
+
+
+def not_from_memory(_present: Present, change: Change) -> Refusals:
+    """An API server has this very write in memory, and its encryption key is what is lost."""
+    assert _held(change).chosen.holders  # whoever cannot be asked is refused there
+    yield from ()
+
+
+def write_key(present: Present, change: Change) -> Refusals:
+    """Today's configuration encrypts what is written, opens it again, and is what every API server has loaded."""
+    held, resource = _held(change), present.first.directory.group_resource
+    transformers = present.cluster.examiner.transformers
+    assert transformers is not None  # there is a configuration
+    provider = transformers.for_resource(resource).keys[0].provider
+    if provider is ProviderType.KMS and present.cluster.examiner.plugins is None:
+        yield refuse(
+            Rule.WRITE_KEY,
+            f"today's configuration writes {resource} under KMS, and no plugin is asked: nothing would show what an "
+            "API server has written",
+            hint="leave --no-kms out; --kms-endpoint NAME=unix:///PATH says where the plugin listens",
+        )
+    elif provider is ProviderType.IDENTITY:
+        yield refuse(
+            Rule.WRITE_KEY,
+            f"today's configuration writes {resource} without encryption, and the value is stored encrypted: an API "
+            "server would leave its contents unencrypted",
+            hint="name the configuration that the API servers use today, or give them one with a write key first",
+        )
+    else:
+        newest = held.kind.newest
+        for said in held.kind.newest_read_by:
+            if newest is not None and said.answer is Answer.READ_ERROR:
+                yield refuse(
+                    Rule.WRITE_KEY,
+                    f"the API server at {said.server} does not read {display(newest.stored.key)}, which is stored "
+                    f"under today's write key ({newest.transformer}): what is written anew it could not read either",
+                    hint="give every API server the same EncryptionConfiguration, and wait until each has loaded it "
+                    "(it looks once a minute); do not restart those that hold the objects in memory",
+                )
+
+
+def other_cluster(present: Present, change: Change) -> Refusals:
+    """The API servers look into this etcd, and it is the one that was there a moment ago."""
+    held = _held(change)
+    if present.identity.is_same(held.ground.identity) is False:
+        yield refuse(
+            Rule.OTHER_CLUSTER,
+            f"this etcd holds the cluster with {present.identity.describe()} now, and held the one with "
+            f"{held.ground.identity.describe()} a moment ago",
+            hint="name the members of one cluster with --endpoints",
+        )
+    for said in held.answers:
+        if said.answer not in {Answer.READS_IT, Answer.READ_ERROR, *SILENT}:
+            yield refuse(
+                Rule.OTHER_CLUSTER,
+                f"the API server at {said.server} finds no {held.thing} that can fail to be read ({said.answer}), and "
+                "etcd holds it: that server reads another etcd, or another prefix",
+                hint="compare with that server's --etcd-servers and --etcd-prefix",
+            )
+
+
+def configuration_wrong(_present: Present, change: Change) -> Refusals:
+    """No API server reads what etcdfix cannot read."""
+    held = _held(change)
+    for said in held.answers:
+        if said.answer is Answer.READS_IT:
+            yield refuse(
+                Rule.CONFIGURATION_WRONG,
+                f"the API server at {said.server} reads {held.thing}: the configuration given here is wrong or old, "
+                "that server has not loaded today's, or this is not its etcd",
+                hint="compare with that server's --encryption-provider-config, --etcd-servers and --etcd-prefix",
+            )
+
+
+def unchecked_server(_present: Present, change: Change) -> Refusals:
+    """Every API server says that it cannot read the object, or is accepted by its address."""
+    held, accepted = _held(change), change.accepted.named(Rule.UNCHECKED_SERVER)
+    thing = held.thing
+    for said in held.answers:
+        if said.answer not in SILENT or said.server in accepted:
+            continue
+        may = can_i("get", thing.group, thing.resource, thing.namespace, thing.name)
+        answer = AGAIN if said.passing else "let it answer"
+        hint = f"have the user allowed: {may}" if said.answer is Answer.DENIED else answer
+        yield unless_accepted(
+            Rule.UNCHECKED_SERVER,
+            f"the API server at {said.server} does not say whether it reads {thing} ({said.detail or said.answer}), "
+            "and nothing shows whether it has today's write key",
+            hint=hint,
+            name=said.server,
+        )
+    if held.kind.newest is not None:
+        return
+    # Nothing is stored that would show whether a server reads what another one writes; one that says nothing of its
+    # file is not asked again: then the first object that is written is the test.
+    ours = held.ground.cluster.config_sha256
+    for server, loaded in held.kind.loaded:
+        if loaded and loaded != ours and server.address not in accepted:
+            yield unless_accepted(
+                Rule.UNCHECKED_SERVER,
+                f"the API server at {server.address} has loaded another EncryptionConfiguration ({loaded}) than the "
+                f"one given here ({ours}), and nothing of its kind is stored under today's write key by which to see "
+                "whether it reads that",
+                hint="give every API server one file, wait until each has loaded it (it looks once a minute), and name "
+                "that file with --encryption-config; or, if both have the same write key",
+                name=server.address,
+            )
+
+
+def no_api_server(_present: Present, change: Change) -> Refusals:
+    """An API server could be asked, and the user may patch and get the object."""
+    held = _held(change)
+    if not any(said.answer is Answer.READ_ERROR for said in held.answers):
+        yield refuse(
+            Rule.NO_API_SERVER,
+            f"no API server could be asked for {held.thing}",
+            hint="name one that runs: --kubeconfig FILE, --server URL",
+        )
+        return
+    assert held.authorization is not None  # who may not is refused there
+
+
+def other_object(present: Present, change: Change) -> Refusals:
+    """What was saved is of the same object, by its uid, and of this cluster."""
+    held = _held(change)
+    saved, known = held.saved, held.ground.identity.uid
+    if saved is None:
+        return
+    if saved.uid != held.chosen.uid:
+        yield refuse(
+            Rule.OTHER_OBJECT,
+            f"the saved copy of {present.shown} has the uid {saved.uid}, the API server's the uid {held.chosen.uid}",
+            hint="it is a copy of another object of this name: look at both",
+        )
+    if saved.cluster_uid and known and saved.cluster_uid != known:
+        yield refuse(
+            Rule.OTHER_CLUSTER,
+            f"the saved copy of {present.shown} is of another cluster: kube-system {saved.cluster_uid}, not {known}",
+            hint="--rescued: the directory that was saved from this cluster",
+        )
+
+
+def not_rescued(present: Present, change: Change) -> Refusals:
+    """What API servers hold of the kind was saved before one of them is asked to write."""
+    held = _held(change)
+    ground, ended = held.ground, held.chosen.ended
+    again = ground.save_first(present.first.directory.group_resource)
+    if held.saved is None and not ended:
+        yield refuse(
+            Rule.NOT_RESCUED,
+            f"{present.shown} was not saved yet at mod_revision {present.stored.mod_revision}, and API servers still "
+            f"hold it: a change that goes wrong could end that ({ground.rescued})",
+            hint=f"save it first, and everything of its kind: {again}",
+        )
+    if held.saved is not None:
+        try:
+            read_saved(ground.rescued, held.saved)
+        except ConfigurationError as exc:
+            gone = "no API server gives it any more: --rescued DIR in which its copy is whole, or with none of it"
+            yield refuse(Rule.NOT_RESCUED, exc.message, hint=gone if ended else f"save it again: {again}")
+    accepted = change.accepted.named(Rule.UNCHECKED_SERVER)
+    for key, holder, words in held.kind.unsaved:
+        word = holder.memory.word
+        if holder.memory.identity is None and (
+            word in _NOTHING or (word in _SAYS_NOTHING and holder.server.address in accepted)
+        ):
+            continue
+        yield refuse(
+            Rule.NOT_RESCUED,
+            f"{display(key)} cannot be read from etcd, it was not saved ({ground.rescued}), and the API server at "
+            f"{holder.server.address} {words}",
+            hint="save everything of the kind first, for a change that goes wrong can end what the servers remember of "
+            f"it: {again}",
+        )
+        return

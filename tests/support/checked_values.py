@@ -50,6 +50,7 @@ def present_of(
         "first": found,
         "around": Around(alike, None),
         "starts": SameStart(found.stored),
+        "configuration": True,
         "newest_kubelet": 34,
         "identity": ClusterIdentity.by_uid("uid-1"),
         "servers": ServerAnswers(),

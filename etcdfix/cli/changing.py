@@ -24,8 +24,8 @@ from etcdfix.errors import EtcdfixError
 from etcdfix.examine_all import Progress
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.change import Change
+from etcdfix.remediation.cluster import Acceptances, Cluster
 from etcdfix.remediation.commit import ChangeOutcome
-from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import display
 from etcdfix.text.commands import Command, RunOptions

@@ -161,7 +161,7 @@ def settle(
         say(notice)
     # grpc is slow to import, and the other log commands work without it.
     from etcdfix.commands.settle import patch_proof, settle_log  # noqa: PLC0415
-    from etcdfix.remediation.preflight.cluster import Acceptances  # noqa: PLC0415
+    from etcdfix.remediation.cluster import Acceptances  # noqa: PLC0415
 
     run = inputs.run_options()
     settled = settle_log(

@@ -33,7 +33,7 @@ from etcdfix.commands.planning.run import Ran, Run, run_plan
 from etcdfix.commands.planning.run_report import ran_lines, run_preview, run_report
 from etcdfix.errors import EndedEarly, EtcdfixError
 from etcdfix.model import ClusterIdentity
-from etcdfix.remediation.preflight.cluster import Cluster
+from etcdfix.remediation.cluster import Cluster
 from etcdfix.remediation.run import RunRequest
 from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.planfile import load_plan, plan_key

@@ -19,7 +19,7 @@ from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.in_scope import resolved, resolved_among, values_in
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.remediation.preflight.members import survey_members
+from etcdfix.remediation.members import survey_members
 from etcdfix.report.compare import (
     Change,
     ComparedCopy,

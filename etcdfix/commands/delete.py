@@ -17,10 +17,10 @@ from etcdfix.examine_all import Progress, no_progress
 from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.change import DELETE, Change, ChangeRequest, Confirmer, carry_out
 from etcdfix.remediation.checks.plan import expectation_of
+from etcdfix.remediation.cluster import Cluster
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.offers import at_hand, remedy_of, saved_of
-from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.present import Present
 from etcdfix.report.advice.ways import recovered_configuration
 from etcdfix.report.plan import DeletionPlan

@@ -20,11 +20,11 @@ from etcdfix.model import Outcome, StoredValue
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.change import PUT, SEAL, Change, Confirmer, carry_out
 from etcdfix.remediation.choice import FixRequest, choose
+from etcdfix.remediation.cluster import Cluster
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.memory.ground import open_ground
 from etcdfix.remediation.memory.patch import patch_from_memory
-from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.present import Present
 
 WHOLE: Final = "read back: it opens, and the object is whole"

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from etcdfix.examine import Examiner, Reading
     from etcdfix.model import ClusterIdentity
     from etcdfix.remediation.audit.record import Record
+    from etcdfix.remediation.cluster import Cluster
     from etcdfix.remediation.datastore import Datastore
     from etcdfix.remediation.places import RecordPaths
-    from etcdfix.remediation.preflight.cluster import Cluster
     from etcdfix.sources.base import Source
     from etcdfix.sources.connection import EtcdConnection
     from etcdfix.sources.live import LiveSource
@@ -318,7 +318,7 @@ def _main_etcd(inputs: Inputs, say: Say) -> EtcdConnection | None:
         )
     if inputs.kine is not None or not inputs.main_endpoints:
         return None
-    from etcdfix.remediation.preflight.cluster import MAIN_ETCD
+    from etcdfix.remediation.cluster import MAIN_ETCD
 
     return _connection({**inputs.connection, "endpoints": inputs.main_endpoints}, say, name=MAIN_ETCD)
 
@@ -344,7 +344,7 @@ def open_cluster(
         ConfigurationError: Options or the EncryptionConfiguration make no sense.
         SourceError: etcd cannot be reached.
     """
-    from etcdfix.remediation.preflight.cluster import Cluster
+    from etcdfix.remediation.cluster import Cluster
     from etcdfix.sources.kine import KineSource
     from etcdfix.sources.live import LiveSource
 
@@ -409,7 +409,7 @@ def connect_for_intents(
         SourceError: It cannot be read.
     """
     from etcdfix.examine import Examiner
-    from etcdfix.remediation.preflight.cluster import Cluster, find_cluster
+    from etcdfix.remediation.cluster import Cluster, find_cluster
     from etcdfix.sources.kine import KineSource
     from etcdfix.sources.live import LiveSource
 

@@ -14,9 +14,9 @@ from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Operator, Record, Result, Verb, unicode_text
 from etcdfix.remediation.audit.syslog import Syslog
 from etcdfix.remediation.audit.verify import refuse_broken, verify
+from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.datastore import Datastore
 from etcdfix.remediation.memory.patch import was_patched
-from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.settle import (
     Carried,
     Settlement,

@@ -16,9 +16,9 @@ from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.backup.file import Backup
 from etcdfix.remediation.change import UNDO, Change, ChangeRequest, Chosen, Confirmer, carry_out
 from etcdfix.remediation.checks.undo import standing_of
+from etcdfix.remediation.cluster import Cluster
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
-from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.present import Present
 
 

@@ -20,14 +20,14 @@ from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.checks import cached_reads, key, memory, release, sealing, servers, undo, value
 from etcdfix.remediation.checks import copy as copies
 from etcdfix.remediation.checks.sealing import find_proof, seal_contents
+from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.commit import ChangeOutcome, commit
 from etcdfix.remediation.datastore import Landmark
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.facts import Facts, fact
 from etcdfix.remediation.intent import write_of
+from etcdfix.remediation.members import read_lease
 from etcdfix.remediation.places import RecordPaths, place_warnings
-from etcdfix.remediation.preflight.cluster import Acceptances
-from etcdfix.remediation.preflight.members import read_lease
 from etcdfix.remediation.writer import probe_connection
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display

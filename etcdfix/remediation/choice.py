@@ -27,8 +27,8 @@ from etcdfix.remediation.backup.file import read_backup
 from etcdfix.remediation.backup.folder import UNKNOWN_TO_THE_LOG, with_records
 from etcdfix.remediation.change import Change, ChangeRequest, Chosen
 from etcdfix.remediation.checks.undo import Standing, standing_of
+from etcdfix.remediation.cluster import Cluster
 from etcdfix.remediation.offers import Offer, best_of, offers
-from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.present import Present
 from etcdfix.remediation.uids import life_at
 from etcdfix.rules import MEANINGS, Rule, refuse, unless_accepted

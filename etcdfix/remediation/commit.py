@@ -46,6 +46,7 @@ from etcdfix.remediation.backup.file import (
     record_intent,
     resting_on,
 )
+from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.datastore import (
     Datastore,
     EtcdNow,
@@ -56,7 +57,6 @@ from etcdfix.remediation.datastore import (
 )
 from etcdfix.remediation.durable import SafeDirectory, Step, no_step, probe
 from etcdfix.remediation.places import RecordPaths, lasting_warnings
-from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.settle import judge_reading, open_intents_of, predict, settle_intent
 from etcdfix.remediation.writer import TxnAnswer, send_transaction
 from etcdfix.rules import refuse

@@ -10,9 +10,9 @@ import msgspec
 from etcdfix.copies.model import Way, digest_of
 from etcdfix.remediation.audit.record import Operator, Record, RecordType, Result, Subject, Verb
 from etcdfix.remediation.backup.file import BackupCluster, BackupContent, make_content
+from etcdfix.remediation.cluster import grounds_of
 from etcdfix.remediation.commit import Write
 from etcdfix.remediation.places import disk_of_etcd
-from etcdfix.remediation.preflight.cluster import grounds_of
 from etcdfix.rules import Rule
 
 if TYPE_CHECKING:

@@ -25,11 +25,11 @@ from etcdfix.remediation.checks.encryption import encrypted, looks_enveloped
 from etcdfix.remediation.checks.release import newest_kubelet
 from etcdfix.remediation.checks.servers import foretold_of
 from etcdfix.remediation.checks.value import unfit_to_go
+from etcdfix.remediation.cluster import Cluster, find_cluster
 from etcdfix.remediation.datastore import KeyReading, Landmark
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.facts import Facts, fact
-from etcdfix.remediation.preflight.cluster import Cluster, find_cluster
-from etcdfix.remediation.preflight.members import (
+from etcdfix.remediation.members import (
     ActiveAlarm,
     LeaseState,
     MemberSurvey,

@@ -21,9 +21,9 @@ from etcdfix.remediation.audit.record import Operator, Record, Result, Verb
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.change import ChangeRequest
 from etcdfix.remediation.checks.plan import refuse_plan
+from etcdfix.remediation.cluster import Acceptances, Cluster
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.intent import DONE, operator_for
-from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
 from etcdfix.remediation.settle import open_intents_of, settle_intent
 from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.plan_entry import DECLARE_KEY_LOST, Decision, PlanEntry, decision_on, is_breaking, meaning

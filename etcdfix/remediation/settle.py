@@ -23,8 +23,8 @@ from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Link, Operator, Record, Result, Verb
 from etcdfix.remediation.backup.file import MARKER_SUFFIX, BackupCluster, confirm_backups, digest, read_backup
+from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.datastore import Datastore, KeyReading
-from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.same_etcd import (
     Recorded,
     hold_against,

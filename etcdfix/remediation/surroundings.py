@@ -26,8 +26,8 @@ from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import KeyCounter, KeyCounts
 
 if TYPE_CHECKING:
+    from etcdfix.remediation.cluster import Cluster
     from etcdfix.remediation.datastore import KeyReading
-    from etcdfix.remediation.preflight.cluster import Cluster
 
 # Of these a LIST does not fail; bookkeeping is in none.
 _SERVED = {Outcome.READABLE, Outcome.INCONSISTENT, Outcome.NOT_AN_OBJECT}

@@ -16,7 +16,7 @@ import pytest
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Subject
 from etcdfix.remediation.backup.file import digest
-from etcdfix.remediation.preflight.cluster import Cluster
+from etcdfix.remediation.cluster import Cluster
 from etcdfix.testing.servers import EtcdServer
 from tests.faults.dying_delete import Mortals, Order
 from tests.support import objects

@@ -14,9 +14,9 @@ from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.backup.file import keep_second_backup, record_intent
 from etcdfix.remediation.backup.prune import PruneRequest, prune_backups, survey_backups
+from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.durable import Step, no_step, open_directory
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.report.backups import BackupPruning
 from etcdfix.rules import Rule
 from tests.support.audit_logs import KEY, OPERATOR, STORED, content, entry, own_directory, subject

@@ -21,9 +21,9 @@ from etcdfix.model import StoredValue
 from etcdfix.remediation.audit.record import RecordType
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.backup.file import MARKER_SUFFIX, read_backup
+from etcdfix.remediation.cluster import Cluster
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
-from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.rules import Rule
 from etcdfix.testing.servers import EtcdServer
 from tests.faults.dying_delete import Answer, Mortals, Order

@@ -21,8 +21,8 @@ from etcdfix.examine import Examiner
 from etcdfix.remediation.audit.record import Record
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.backup.file import Backup, read_backup
+from etcdfix.remediation.cluster import Cluster
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.sources.base import Source
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource

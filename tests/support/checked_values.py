@@ -14,9 +14,9 @@ from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.change import DELETE, Change, ChangeRequest, Check, Chosen, ask
 from etcdfix.remediation.checks import value
 from etcdfix.remediation.checks.plan import Expectation
+from etcdfix.remediation.cluster import Acceptances, Cluster
 from etcdfix.remediation.datastore import KeyReading
 from etcdfix.remediation.facts import Facts
-from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
 from etcdfix.remediation.present import Home, Present
 from etcdfix.remediation.surroundings import Alike, Around, SameStart
 from etcdfix.text.commands import RunOptions

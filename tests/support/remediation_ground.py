@@ -25,10 +25,10 @@ from etcdfix.model import StoredValue
 from etcdfix.remediation.audit.record import Operator
 from etcdfix.remediation.backup.file import Backup, read_backup
 from etcdfix.remediation.choice import FixRequest
+from etcdfix.remediation.cluster import Acceptances, Cluster
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
 from etcdfix.rules import Rule
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource

@@ -15,8 +15,8 @@ from etcdfix.model import ClusterIdentity, Outcome, RepairKind, RepairProof
 from etcdfix.remediation.change import Change
 from etcdfix.remediation.checks.copy import UNSIGNED_LEASE
 from etcdfix.remediation.checks.undo import speaks_for
+from etcdfix.remediation.cluster import Cluster
 from etcdfix.remediation.offers import ways_at_hand
-from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.report.advice.ways import WayKind
 from etcdfix.report.change import Fact, preview_of
 from etcdfix.report.document import Document, Step

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from etcdfix.errors import ConfigurationError, EtcdfixError
-from etcdfix.remediation.preflight.members import AlarmKind, name_member, read_alarms
+from etcdfix.remediation.members import AlarmKind, name_member, read_alarms
 from etcdfix.report.doctor import Check, State, fail, ok, unknown, warn
 from etcdfix.side_by_side import run_within
 from etcdfix.sources.connection import EtcdConnection, transport_warnings

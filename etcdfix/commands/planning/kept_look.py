@@ -30,8 +30,8 @@ from etcdfix.graph.contents import LEARNED_PATHS
 from etcdfix.maybe_newer import SimilarValues, similarity_of
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.remediation.checks.encryption import encrypted, looks_enveloped
+from etcdfix.remediation.cluster import Cluster
 from etcdfix.remediation.datastore import EtcdNow, KeyReading, Landmarks
-from etcdfix.remediation.preflight.cluster import Cluster
 from etcdfix.remediation.surroundings import FRESH, Alike, Around, See, is_unread, note_unread
 from etcdfix.rules import Rule, refuse
 from etcdfix.sources.etcd.client import EtcdClient

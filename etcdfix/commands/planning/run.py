@@ -38,13 +38,13 @@ from etcdfix.remediation.checks.plan import (
     refuse_plan,
 )
 from etcdfix.remediation.choice import FixRequest
+from etcdfix.remediation.cluster import Cluster, check_cluster
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.intent import DONE, operator_for
 from etcdfix.remediation.memory.ground import Ground, open_ground
 from etcdfix.remediation.memory.patch import patch_from_memory
 from etcdfix.remediation.places import place_warnings
-from etcdfix.remediation.preflight.cluster import Cluster, check_cluster
 from etcdfix.remediation.run import (
     VERBS,
     RunRequest,

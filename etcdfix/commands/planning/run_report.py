@@ -12,7 +12,7 @@ from etcdfix.commands.planning.run import Ran, Run
 from etcdfix.errors import EtcdfixError
 from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.record import unicode_text
-from etcdfix.remediation.preflight.cluster import Cluster
+from etcdfix.remediation.cluster import Cluster
 from etcdfix.remediation.run import leaving_out
 from etcdfix.report.change import Fact, FollowUp, preview_of, told
 from etcdfix.report.document import Column, Document, Kind, Table

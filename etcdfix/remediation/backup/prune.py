@@ -32,9 +32,9 @@ from etcdfix.remediation.backup.folder import (
     look_into,
     names_log,
 )
+from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.durable import SafeDirectory, Step, no_step, open_directory
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.report.backups import BackupPruning, KeptBackup, PrunedBackup
 from etcdfix.report.change import Refusal
 from etcdfix.report.document import Document

@@ -12,7 +12,7 @@ from etcdfix.storagekey import display
 from etcdfix.verdicts.plaintext import bits_off
 
 if TYPE_CHECKING:
-    from etcdfix.remediation.preflight.cluster import Cluster
+    from etcdfix.remediation.cluster import Cluster
 
 _ENVELOPE: Final = b"k8s:enc:"
 

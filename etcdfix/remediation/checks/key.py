@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import Outcome
 from etcdfix.remediation.backup.file import digest
-from etcdfix.remediation.preflight.members import AlarmKind
+from etcdfix.remediation.members import AlarmKind
 from etcdfix.rules import Rule, acceptance, refuse, unless_accepted
 from etcdfix.text.commands import RunOptions, save_snapshot
 

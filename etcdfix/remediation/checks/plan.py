@@ -12,7 +12,7 @@ import msgspec
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import ClusterIdentity, KnownBy, StoredValue
 from etcdfix.remediation.backup.file import digest
-from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
+from etcdfix.remediation.cluster import Acceptances, Cluster
 from etcdfix.remediation.same_etcd import older_state, other_etcd, other_id
 from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.plan_entry import DECLARE_KEY_LOST, PlanEntry, meaning

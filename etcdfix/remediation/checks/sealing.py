@@ -19,7 +19,7 @@ from etcdfix.remediation.audit.search import own_writes
 from etcdfix.remediation.backup.file import name_of
 from etcdfix.remediation.backup.folder import unlisted_writes
 from etcdfix.remediation.checks.encryption import looks_enveloped, require_unencrypted
-from etcdfix.remediation.preflight.cluster import Cluster
+from etcdfix.remediation.cluster import Cluster
 from etcdfix.report.masking import is_masked
 from etcdfix.rules import Rule, refuse, unless_accepted
 from etcdfix.text.safetext import quote_command

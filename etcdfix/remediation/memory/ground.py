@@ -17,9 +17,9 @@ from etcdfix.apiserver.servers import AllServers, ServerAnswer, open_all_servers
 from etcdfix.model import ClusterIdentity, GroupResource, StoredValue
 from etcdfix.remediation.change import ChangeRequest
 from etcdfix.remediation.checks.sealing import require_write_key
+from etcdfix.remediation.cluster import Cluster, find_cluster
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.places import place_warnings
-from etcdfix.remediation.preflight.cluster import Cluster, find_cluster
 from etcdfix.rescued import SavedObject, read_index
 from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.sources.kine import KineSource

@@ -17,7 +17,7 @@ from etcdfix.copies.finder import parse_named
 from etcdfix.encryption.config import mark_of
 from etcdfix.errors import RefusedByRule
 from etcdfix.remediation.choice import FixRequest
-from etcdfix.remediation.preflight.cluster import Acceptances
+from etcdfix.remediation.cluster import Acceptances
 from etcdfix.rescued import FORMAT, INDEX_NAME, digest_of, file_name
 from etcdfix.testing.protobytes import block, object_meta, unknown
 from tests.support.attacks import (

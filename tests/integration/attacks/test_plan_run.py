@@ -10,7 +10,7 @@ import pytest
 from etcdfix.cli.confirm import Terminal
 from etcdfix.model import GroupResource
 from etcdfix.remediation import present as present_module
-from etcdfix.remediation.preflight.members import ActiveAlarm, AlarmKind
+from etcdfix.remediation.members import ActiveAlarm, AlarmKind
 from etcdfix.testing.servers import EtcdServers
 from etcdfix.verdicts.protected import protected_reason
 from tests.support.attacks import seal

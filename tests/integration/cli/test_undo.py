@@ -22,7 +22,7 @@ from etcdfix.errors import RefusedByRule
 from etcdfix.remediation import present as present_module
 from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.remediation.backup.file import encode_content, encode_document
-from etcdfix.remediation.preflight.members import MemberSurvey, survey_members
+from etcdfix.remediation.members import MemberSurvey, survey_members
 from etcdfix.rules import Rule
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.testing.certificates import CertificateAuthority

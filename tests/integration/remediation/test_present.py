@@ -17,8 +17,8 @@ from etcdfix.remediation import present as present_module
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.change import ChangeRequest
 from etcdfix.remediation.checks.plan import Expectation
-from etcdfix.remediation.preflight.cluster import Cluster, find_cluster
-from etcdfix.remediation.preflight.members import MemberSurvey, survey_members
+from etcdfix.remediation.cluster import Cluster, find_cluster
+from etcdfix.remediation.members import MemberSurvey, survey_members
 from etcdfix.remediation.present import Home, Present
 from etcdfix.rules import Rule
 from etcdfix.sources.connection import EtcdConnection

@@ -26,9 +26,9 @@ from etcdfix.remediation.audit.search import wrote
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.backup.file import MARKER_SUFFIX, confirm_backups, record_intent
 from etcdfix.remediation.backup.folder import anchors_in, look_into
+from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.datastore import Datastore, EtcdNow, KeyReading
 from etcdfix.remediation.durable import open_directory
-from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.remediation.same_etcd import Recorded, hold_against
 from etcdfix.remediation.settle import (
     Carried,

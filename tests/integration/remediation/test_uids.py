@@ -9,7 +9,7 @@ import pytest
 
 from etcdfix.model import ClusterIdentity, KnownBy
 from etcdfix.remediation.change import ChangeRequest
-from etcdfix.remediation.preflight.cluster import Cluster
+from etcdfix.remediation.cluster import Cluster
 from etcdfix.remediation.present import Present
 from etcdfix.remediation.uids import in_backups, said_uids
 from etcdfix.sources.kine import KineSource

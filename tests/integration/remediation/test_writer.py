@@ -16,7 +16,7 @@ from etcdfix.errors import TransactionAnomaly, TransactionNotSent, TransactionRe
 from etcdfix.model import StoredValue
 from etcdfix.remediation import writer as writer_module
 from etcdfix.remediation.datastore import EtcdNow, Expected, Landmark, Landmarks, find_difference
-from etcdfix.remediation.preflight.members import read_alarms, read_lease, survey_members
+from etcdfix.remediation.members import read_alarms, read_lease, survey_members
 from etcdfix.remediation.writer import TxnAnswer, _TxnChannel, probe_connection, send_transaction
 from etcdfix.rules import Rule
 from etcdfix.sources.connection import EtcdConnection

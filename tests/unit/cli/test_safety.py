@@ -17,8 +17,8 @@ from etcdfix.cli.options import _Word
 from etcdfix.cli.root import run
 from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.remediation.audit.record import Link, Result
+from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.commit import ChangeOutcome
-from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.rules import MEANINGS, NAMED, Rule
 from etcdfix.text.commands import ACKNOWLEDGEMENT
 

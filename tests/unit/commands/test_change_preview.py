@@ -20,10 +20,10 @@ from etcdfix.maybe_newer import SimilarCounts
 from etcdfix.model import ClusterIdentity, Outcome
 from etcdfix.remediation.audit.record import Link, Result, Verb
 from etcdfix.remediation.change import Change, ChangeRequest
+from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.commit import ChangeOutcome
+from etcdfix.remediation.members import LeaseState
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.remediation.preflight.cluster import Acceptances
-from etcdfix.remediation.preflight.members import LeaseState
 from etcdfix.remediation.surroundings import Alike
 from etcdfix.report.render.text import text_lines
 from etcdfix.text.commands import RunOptions

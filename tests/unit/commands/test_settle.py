@@ -12,7 +12,7 @@ import pytest
 from etcdfix.commands.settle import exit_code_of, settle_log, settled_intent
 from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.record import Record, Result, Verb
-from etcdfix.remediation.preflight.cluster import Acceptances
+from etcdfix.remediation.cluster import Acceptances
 from etcdfix.text.commands import RunOptions
 from tests.support.audit_logs import own_directory, write_log
 

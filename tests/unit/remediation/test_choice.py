@@ -12,8 +12,8 @@ from etcdfix.copies.model import Copy, Place, Sameness, Wanted
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import Confidence, GroupResource, Outcome
 from etcdfix.remediation.choice import FixRequest, best_choice
+from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.offers import Offer
-from etcdfix.remediation.preflight.cluster import Acceptances
 from etcdfix.rules import Rule
 from tests.support.examinations import examination
 

@@ -11,7 +11,7 @@ import pytest
 from etcdfix.commands.plan import build_plan
 from etcdfix.errors import RefusedByRule
 from etcdfix.graph.model import Risk, RiskReason
-from etcdfix.remediation.preflight.cluster import Acceptances
+from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.run import RunRequest, Workload, workload_of
 from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.plan_entry import Decision, PlanEntry, decision_on

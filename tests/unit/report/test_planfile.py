@@ -20,7 +20,7 @@ from etcdfix.commands.plan import build_plan
 from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.model import StoredValue
 from etcdfix.remediation.checks.plan import Expectation, expectation_of
-from etcdfix.remediation.preflight.cluster import Acceptances, Cluster
+from etcdfix.remediation.cluster import Acceptances, Cluster
 from etcdfix.report import planfile
 from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.plan_entry import LeftOut

@@ -21,7 +21,7 @@ from etcdfix.examine import Examiner
 from etcdfix.examine_all import no_progress
 from etcdfix.graph.assess import assess
 from etcdfix.model import Outcome
-from etcdfix.remediation.preflight.cluster import Cluster
+from etcdfix.remediation.cluster import Cluster
 from etcdfix.remediation.surroundings import FRESH, Surroundings
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource

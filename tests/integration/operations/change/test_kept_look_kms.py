@@ -16,7 +16,7 @@ from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import no_progress
-from etcdfix.remediation.preflight.cluster import Cluster
+from etcdfix.remediation.cluster import Cluster
 from etcdfix.remediation.surroundings import FRESH, Surroundings
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource

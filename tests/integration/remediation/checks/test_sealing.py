@@ -14,7 +14,7 @@ from etcdfix.examine import Examiner
 from etcdfix.remediation import present as present_module
 from etcdfix.remediation.checks import sealing
 from etcdfix.remediation.choice import FixRequest
-from etcdfix.remediation.preflight.members import LeaseState
+from etcdfix.remediation.members import LeaseState
 from tests.support.audit_logs import own_directory
 from tests.support.change_runs import Agreeing, Ran, Registry, candidate_config
 from tests.support.objects import (

@@ -28,7 +28,7 @@ from etcdfix.remediation.audit.syslog import Syslog
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.backup import prune
 from etcdfix.remediation.backup.file import MARKER_SUFFIX, encode_content, encode_document, read_backup
-from etcdfix.remediation.preflight.cluster import Acceptances
+from etcdfix.remediation.cluster import Acceptances
 from etcdfix.rules import Rule
 from tests.support.audit_logs import OPERATOR, own_directory
 from tests.support.backups import AFTER, OLD, Ground

@@ -16,7 +16,7 @@ from etcdfix.errors import RefusedByRule
 from etcdfix.maybe_newer import SimilarCounts
 from etcdfix.model import Outcome, Repair, RepairKind, RepairProof
 from etcdfix.remediation.checks.servers import foretold_of, no_api_server
-from etcdfix.remediation.preflight.cluster import Acceptances
+from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.present import Present
 from etcdfix.remediation.surroundings import Alike
 from etcdfix.rules import Rule

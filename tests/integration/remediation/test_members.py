@@ -11,10 +11,10 @@ import pytest
 
 from etcdfix.errors import ClusterMismatch, MemberListUnusable, SourceDenied, SourceUnreachable
 from etcdfix.model import StoredValue
+from etcdfix.remediation import members as members_module
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.datastore import EtcdNow, KeyReading
-from etcdfix.remediation.preflight import members as members_module
-from etcdfix.remediation.preflight.members import (
+from etcdfix.remediation.members import (
     ActiveAlarm,
     AlarmKind,
     LeaseState,

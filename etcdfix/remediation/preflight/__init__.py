@@ -1,1 +1,0 @@
-"""Every check before a change."""

@@ -22,7 +22,7 @@ from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
 from etcdfix.storagekey import StorageLayout
 from etcdfix.testing.servers import EtcdServer
-from tests.integration.operations.change.test_kept_look import World, quietly, said
+from tests.integration.commands.planning.test_kept_look import World, quietly, said
 from tests.support.attacks import Attacked
 from tests.support.decoders import shared_decoder
 from tests.support.kms_plugin import KMSPlugin

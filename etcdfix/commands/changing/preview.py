@@ -32,7 +32,7 @@ WARNINGS: Final = (
     "It skips finalizers and graceful ends. The garbage collector may delete what it owned; watches restart.",
 )
 """KEP-3926, in meaning."""
-_MOST_WAYS: Final = 1
+_MOST_WAYS: Final = 2
 _MOST_NAMED: Final = 3
 _LONGEST: Final = 180
 _CANDIDATE: Final = {

@@ -17,10 +17,10 @@ ASKED = {
     "fix": (*PUT, *SEAL, *PATCH),
     "undo": UNDO,
 }
-# Whoever names a plan accepts another etcd; a choice, and API servers that write, ask by themselves.
+# Whoever names a plan accepts another etcd; the choice of a copy asks by itself.
 BESIDES = {
     "delete": {Rule.OTHER_CLUSTER_ID},
-    "fix": {Rule.UNLISTED_SOURCE, Rule.UNCHECKED_SERVER},
+    "fix": {Rule.UNLISTED_SOURCE},
     "undo": set[Rule](),
 }
 

@@ -20,6 +20,7 @@ from etcdfix.remediation.offers import ways_at_hand
 from etcdfix.report.advice.ways import WayKind
 from etcdfix.report.change import Fact, preview_of
 from etcdfix.report.document import Document, Step
+from etcdfix.report.model import Remedy
 from etcdfix.report.tally import Stakes
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RunOptions, explain
@@ -32,7 +33,6 @@ WARNINGS: Final = (
     "It skips finalizers and graceful ends. The garbage collector may delete what it owned; watches restart.",
 )
 """KEP-3926, in meaning."""
-_MOST_WAYS: Final = 2
 _MOST_NAMED: Final = 3
 _LONGEST: Final = 180
 _CANDIDATE: Final = {
@@ -65,8 +65,11 @@ def deletion_preview(change: Change, run: RunOptions) -> Document:
     shown = found if repair is None else msgspec.structs.replace(found, repair=repair)
     every = ways_at_hand(shown, run, present.readable, breaking=bool(present.protected))
     ways = [way for way in every if way.verb != WayKind.DELETE]
-    instead = [Step(way.action, way.command) for way in ways[:_MOST_WAYS]]
-    more = f"{counted(len(ways) - _MOST_WAYS, 'more way')} out, and " if len(ways) > _MOST_WAYS else ""
+    # A configuration that is kept in this etcd ends the loss: it is told beside the best way out.
+    named = [way for number, way in enumerate(ways) if not number or _recovers(way)]
+    instead = [Step(way.action, way.command) for way in named]
+    left = len(ways) - len(named)
+    more = f"{counted(left, 'more way')} out, and " if left else ""
     instead.append(Step(f"See {more}what depends on it", explain(key, "--impact")))
 
     def facts() -> Iterator[Fact]:
@@ -85,6 +88,10 @@ def deletion_preview(change: Change, run: RunOptions) -> Document:
         warnings=change.warnings,
         kept=[*_kept(change)],
     )
+
+
+def _recovers(way: Remedy) -> bool:
+    return way.command.words[1:3] == ("encryption", "recover")
 
 
 def fix_preview(change: Change) -> Document:

@@ -6,20 +6,25 @@ import base64
 import json
 import re
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import cbor2
 import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from etcdfix.decoding.cbor import decode_map
 from etcdfix.decoding.customresource import CustomResourceInfo
 from etcdfix.decoding.kubejson.codec import JSONDecoder
+from etcdfix.decoding.recognise import CBOR_TAG
 from etcdfix.decoding.registry import Registry
 from etcdfix.decoding.schema import load_schema
 from etcdfix.decoding.storagecodecs import Decoder
-from etcdfix.errors import DecodeError, JSONMalformed, UnknownEncoding
+from etcdfix.errors import CBORMalformed, DecodeError, JSONMalformed, UnknownEncoding
 from etcdfix.golang import gojson, goyaml
 from etcdfix.golang.gobase64 import decode, illegal_byte
+from etcdfix.golang.gojson import loads
+from etcdfix.golang.gojsontext import encode_json
 
 DECODER = Decoder(36)
 JSON = JSONDecoder(load_schema(36), Registry(36))
@@ -243,3 +248,60 @@ def test_base64_blames_a_byte_of_the_input_or_decodes(data: bytes) -> None:
         assert 0 <= at <= len(data)
         assert isinstance(outcome, UnknownEncoding)
         assert outcome.offset == at
+
+
+TEXT = st.text(max_size=5)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | TEXT
+    | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=20,
+)  # fmt: skip
+MAPS = st.dictionaries(TEXT, VALUES, max_size=4)
+HEADS = [
+    b"\xa1\x61a", b"\xa2\x61a\x01\x61b", b"\xbf", b"\x9f", b"\x7f", b"\x5f", b"\xff", b"\x61a", b"\x41a", b"\x81",
+    b"\xf5", b"\xf6", b"\xf7", b"\xf8\xff", b"\xf9\x3c\x00", b"\xf9\x7e\x00", b"\xfb\x7f\xf0\x00\x00\x00\x00\x00\x00",
+    b"\x1b\xff", b"\xc0", b"\xc1", b"\xc2\x41\x01", b"\xd8\x1c", b"\xd8\x1d\x00", b"\xd9\xd9\xf7", b"\xd9\x01\x00",
+    b"\x20", b"\x38\x63",
+]  # fmt: skip
+
+
+@st.composite
+def damaged_cbor(draw: st.DrawFn) -> bytes:
+    data = bytearray(cbor2.dumps(draw(MAPS)))
+    for _ in range(draw(st.integers(0, 3))):
+        start = draw(st.integers(0, len(data)))
+        data[start : start + draw(st.integers(0, 3))] = draw(st.sampled_from(HEADS) | st.binary(max_size=2))
+    return bytes(data)
+
+
+def cbor_outcome_of(call: Callable[[], dict[str, Any]]) -> dict[str, Any] | CBORMalformed:
+    try:
+        return call()
+    except CBORMalformed as raised:
+        return raised
+
+
+@given(st.binary(max_size=30) | st.lists(st.sampled_from(HEADS), max_size=8).map(b"".join) | damaged_cbor())
+@example(b"\x9b\x7f\xff\xff\xff\xff\xff\xff\xff")
+@example(b"\xbb\x00\x00\x00\x00\x00\x1f\xff\xff" + b"\x00" * 100)
+@example(b"\xa1" * 200_000)
+def test_any_bytes_give_a_map_or_the_documented_error(data: bytes) -> None:
+    outcome = cbor_outcome_of(lambda: decode_map(data))
+    if isinstance(outcome, CBORMalformed):
+        assert outcome.offset is None or 0 <= outcome.offset <= len(data)
+    else:
+        assert loads(encode_json(outcome)) is not None
+
+
+@given(MAPS, st.booleans())
+def test_maps_survive_a_round_trip(value: dict[str, object], indefinite: bool) -> None:
+    data = CBOR_TAG + cbor2.dumps(value, indefinite_containers=indefinite)
+    assert decode_map(data) == value
+
+
+@given(MAPS, st.data())
+def test_every_cut_is_malformed(value: dict[str, object], data: st.DataObject) -> None:
+    stored = CBOR_TAG + cbor2.dumps(value)
+    length = data.draw(st.integers(len(CBOR_TAG), len(stored) - 1))
+    assert isinstance(cbor_outcome_of(lambda: decode_map(stored[:length])), CBORMalformed)

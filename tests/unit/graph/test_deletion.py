@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import random
+import sys
+from collections.abc import Iterable
+from typing import Any
+
 import pytest
 
+from etcdfix.graph import collector
 from etcdfix.graph.collector import collect
+from etcdfix.graph.cycles import cyclic_waits
 from etcdfix.graph.deletion import forecast, refusal, usual_policy
-from etcdfix.graph.model import DeletionForecast, DeletionResult, Propagation
+from etcdfix.graph.model import (
+    Action,
+    Collection,
+    Decision,
+    DeletionForecast,
+    DeletionResult,
+    OwnerState,
+    Propagation,
+)
+from etcdfix.graph.owners import Fate, judge
 from etcdfix.graph.tables import OPAQUE
 from tests.support.impact_objects import Cluster, node_of, owner
+from tests.support.memory_source import MemorySource
 
 WAITS = "it becomes Terminating, and waits for"
 BACKGROUND, FOREGROUND, ORPHAN = Propagation.BACKGROUND, Propagation.FOREGROUND, Propagation.ORPHAN
@@ -133,3 +150,320 @@ def test_a_namespace_points_at_its_own_command() -> None:
         key = cluster.namespace(name)
         index = cluster.index()
         assert "refuse to delete" in refusal(index, node_of(index, key))
+
+
+def by_name(decisions: Iterable[Decision]) -> dict[str, Decision]:
+    """Every decision of a tree by the name of its object."""
+    listed = list(decisions)
+    found = {decision.object.name: decision for decision in listed}
+    assert len(found) == len(listed)
+    return found
+
+
+def removal(cluster: Cluster, key: str, **settings: Any) -> Collection:
+    index = cluster.index()
+    return collect(index, node_of(index, key), **settings)
+
+
+def test_removal_does_not_concern_dependents_of_an_earlier_object() -> None:
+    cluster = Cluster()
+    key = cluster.add("apps/v1", "ReplicaSet", "r1", "shop", uid="new")
+    cluster.pod("old", owners=(owner("ReplicaSet", "r1", uid="old"),))
+    cluster.pod("new", owners=(owner("ReplicaSet", "r1", uid="new"),))
+    assert set(by_name(removal(cluster, key).tree)) == {"new"}
+    cluster.break_(key)
+    assert set(by_name(removal(cluster, key).tree)) == {"new", "old"}
+    assert set(by_name(removal(cluster, key, uid="new").tree)) == {"new"}
+
+
+def test_an_owner_that_the_api_server_shows_as_empty_is_absent() -> None:
+    cluster = Cluster()
+    key = cluster.add("apps/v1", "ReplicaSet", "r1", "shop")
+    cluster.values[key] = b""
+    pod = cluster.pod("p", owners=(owner("ReplicaSet", "r1"),))
+    index = cluster.index()
+    decision = judge(index, node_of(index, pod), index.owners(node_of(index, pod)), {})
+    assert decision.action is Action.CASCADE_DELETED
+    assert decision.owners[0].state is OwnerState.ABSENT
+    assert "without a uid" in decision.owners[0].reason
+    assert decision.race == ""
+    assert [d.action for d in collect(index, node_of(index, key)).tree] == [Action.CASCADE_DELETED]
+
+
+def widgets(crd: str) -> tuple[Cluster, str]:
+    """A Widget that owns a ReplicaSet with a Pod; its CRD is ``readable``, ``unreadable`` or ``gone``."""
+    cluster = Cluster()
+    definition = cluster.define("example.com", "Widget")
+    key = cluster.add("example.com/v1", "Widget", "w", "shop")
+    cluster.add("apps/v1", "ReplicaSet", "r1", "shop", owners=(WIDGET,))
+    cluster.pod("p", owners=(owner("ReplicaSet", "r1"),))
+    if crd == "unreadable":
+        cluster.break_(definition)
+    elif crd == "gone":
+        del cluster.values[definition]
+    return cluster, key
+
+
+WIDGET = owner("Widget", "w", api_version="example.com/v1")
+
+
+@pytest.mark.parametrize(
+    ("crd", "said", "when_served"),
+    [("readable", "", 0), ("unreadable", "it cannot be read", 2), ("gone", "no CRD in etcd has it", 2)],
+)
+def test_dependents_of_a_custom_resource_go_as_soon_as_it_is_served(
+    crd: str, said: str, when_served: int
+) -> None:
+    cluster, key = widgets(crd)
+    result = removal(cluster, key)
+    assert result.deleted_by_resource == {"pods": 1, "replicasets.apps": 1}
+    assert result.counts[Action.CASCADE_DELETED] == 2
+    assert result.when_served == when_served
+    for decision in by_name(result.tree).values():
+        assert said in decision.uncertain
+        assert decision.uncertain.startswith("as soon as" if when_served else "")
+        assert bool(decision.uncertain) is bool(when_served)
+    (finding,) = result.tree[0].owners
+    assert finding.state is OwnerState.ABSENT
+
+
+def test_an_owner_that_cannot_be_read_nor_its_crd_is_told_by_group_and_name() -> None:
+    cluster, key = widgets("unreadable")
+    cluster.break_(key)
+    result = removal(cluster, key)
+    assert set(by_name(result.tree)) == {"r1", "p"}
+    assert result.counts[Action.CASCADE_DELETED] == result.when_served == 2
+    assert set(by_name(removal(cluster, key, uid="another").tree)) == set()
+
+
+def test_only_what_fits_is_taken_for_a_dependent() -> None:
+    cluster, key = widgets("unreadable")
+    cluster.pod("elsewhere", "other", owners=(WIDGET,))
+    cluster.pod("of-another-name", owners=(owner("Widget", "x", api_version="example.com/v1", uid="uid-w"),))
+    cluster.pod("of-a-known-kind", owners=(owner("Deployment", "w", uid="uid-w"),))
+    cluster.pod("of-an-earlier-one", owners=({**WIDGET, "uid": "earlier"},))
+    cluster.pod("of-another-group", owners=(owner("Widget", "w", api_version="example.org/v1", uid="uid-2"),))
+    cluster.add("rbac.authorization.k8s.io/v1", "ClusterRole", "no-namespace", owners=(WIDGET,))
+    assert set(by_name(removal(cluster, key).tree)) == {"r1", "p"}
+
+
+def test_a_uid_from_elsewhere_finds_dependents_where_the_key_tells_no_group() -> None:
+    cluster = Cluster()
+    key = cluster.break_("/registry/widgets/shop/w")
+    cluster.pod("p", owners=(WIDGET,))
+    cluster.pod("q", owners=({**WIDGET, "uid": "uid-x"},))
+    assert removal(cluster, key).tree == ()
+    assert removal(cluster, key, uid="nobody-states-it").tree == ()
+    (found,) = removal(cluster, key, uid="uid-w").tree
+    assert (found.object.name, found.action) == ("p", Action.CASCADE_DELETED)
+    assert found.uncertain.startswith("as soon as")
+
+
+def test_what_was_not_seen_is_not_absent() -> None:
+    cluster = Cluster()
+    key = cluster.pod("p", owners=(owner("ReplicaSet", "gone"),))
+    index = cluster.index(MemorySource(cluster.values, problems=["page 7 is damaged"]))
+    node = node_of(index, key)
+    assert judge(index, node, index.owners(node), {}).action is Action.FROZEN
+
+
+def test_a_long_chain_does_not_recurse() -> None:
+    cluster = Cluster()
+    key = cluster.add("v1", "ConfigMap", "c-0", "shop")
+    length = 3000
+    for number in range(1, length):
+        above = owner("ConfigMap", f"c-{number - 1}", api_version="v1")
+        cluster.add("v1", "ConfigMap", f"c-{number}", "shop", owners=(above,))
+    result = removal(cluster, key)
+    assert result.counts[Action.CASCADE_DELETED] == length - 1
+
+
+@pytest.mark.parametrize("version", ["extensions/v1beta1", "apps/v1beta2", "apps/v9"])
+@pytest.mark.parametrize("second", [False, True], ids=["alone", "beside-one-that-is-served"])
+def test_an_owner_in_a_version_that_nobody_serves_leaves_the_dependent_alone(
+    version: str, second: bool
+) -> None:
+    cluster = Cluster()
+    key = cluster.add("apps/v1", "ReplicaSet", "r1", "shop")
+    owners = (
+        owner("ReplicaSet", "r1", api_version=version),
+        *((owner("ReplicaSet", "r1"),) if second else ()),
+    )
+    cluster.pod("p", owners=owners)
+    (decision,) = removal(cluster, key).tree
+    assert decision.action is Action.FROZEN
+    assert f"{version} is not served" in decision.owners[0].reason
+    assert decision.uncertain == ""
+
+
+def test_a_version_that_some_releases_serve_is_no_certainty() -> None:
+    cluster = Cluster()
+    key = cluster.add("networking.k8s.io/v1", "Ingress", "i", "shop")
+    cluster.add(
+        "v1", "ConfigMap", "c", "shop", owners=(owner("Ingress", "i", api_version="extensions/v1beta1"),)
+    )
+    (decision,) = removal(cluster, key).tree
+    assert decision.action is Action.CASCADE_DELETED
+    assert decision.uncertain == "only where the API serves extensions/v1beta1, which not every release does"
+
+
+@pytest.mark.parametrize(
+    ("kind", "action"),
+    [
+        ("replicaset", Action.CASCADE_DELETED),
+        ("REPLICASET", Action.FROZEN),
+        ("replicaSet", Action.FROZEN),
+        ("replicasets", Action.FROZEN),
+    ],
+)
+def test_a_kind_may_be_written_in_lower_case_and_in_no_other_way(kind: str, action: Action) -> None:
+    cluster = Cluster()
+    key = cluster.add("apps/v1", "ReplicaSet", "r1", "shop")
+    pod = cluster.pod("p", owners=(owner(kind, "r1"),))
+    found = [d.action for d in removal(cluster, key).tree]
+    assert found == ([action] if action is Action.CASCADE_DELETED else [])
+    index = cluster.index()
+    owners = index.owners(node_of(index, pod))
+    assert judge(index, node_of(index, pod), owners, {node_of(index, key): Fate()}).action is action
+
+
+def test_what_managers_do_that_ran_before_and_that_started_since() -> None:
+    cluster = Cluster()
+    key = cluster.break_(cluster.secret("a"))
+    cluster.break_(cluster.secret("other", "pay"))
+    of_secret = (owner("Secret", "a", api_version="v1"),)
+    cluster.add("v1", "ConfigMap", "c", "shop", owners=of_secret)
+    cluster.secret("s", owners=of_secret)
+    result = removal(cluster, key)
+    found = by_name(result.tree)
+    assert result.unlistable == {"secrets": 1}
+    before = "does not notice that secrets shop/a is gone before all secrets can be listed"
+    assert (found["c"].ran_before, found["c"].started_after) == (before, "")
+    assert "one that started since does not wait" in found["c"].uncertain
+    assert (found["s"].ran_before, found["s"].started_after) == (
+        before, "does not see it before all secrets can be listed",
+    )  # fmt: skip
+    assert found["s"].uncertain.startswith("1 of its type cannot be read; ")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_concerns_nobody_is_found_as_if_it_was_played_through(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clusters by chance: some objects own others, some cannot be read, some are being deleted."""
+    chance = random.Random(seed)
+    cluster = Cluster()
+    names = [f"m{number}" for number in range(8)]
+    keys = []
+    for name in names:
+        owners = [
+            owner("ConfigMap", other, api_version="v1", blockOwnerDeletion=chance.random() < 0.5)
+            for other in chance.sample(names, chance.choice([0, 0, 0, 1, 2]))
+        ]
+        finalizers = chance.choice(["", "", "foregroundDeletion", "orphan", "example.com/x"])
+        going = chance.random() < 0.4
+        keys.append(
+            cluster.add(
+                "v1", "ConfigMap", name, "shop", owners=tuple(owners), terminating=going,
+                finalizers=(finalizers,) if finalizers else (),
+            )
+        )  # fmt: skip
+    keys += [cluster.secret("alone"), cluster.define("example.com", "Widget"), cluster.namespace("empty")]
+    for key in chance.sample(keys, chance.choice([0, 1, 4])):
+        cluster.break_(key)
+    index = cluster.index()
+    asked = [
+        (index.find(key.encode()), by_api)
+        for key in keys
+        for by_api in (None, Propagation.BACKGROUND, Propagation.FOREGROUND, Propagation.ORPHAN)
+    ]
+    short = [collect(index, node, by_api=by_api) for node, by_api in asked if node is not None]
+    monkeypatch.setattr(collector._Collector, "_concerns_nobody", lambda _: False)
+    assert short == [collect(index, node, by_api=by_api) for node, by_api in asked if node is not None]
+    assert len(short) == len(asked)
+
+
+MANY = 10_000
+
+
+def config(cluster: Cluster, name: str, *owners: str, namespace: str = "shop", **more: Any) -> str:
+    """Add a ConfigMap that blocks each of its owners."""
+    references = tuple(owner("ConfigMap", o, api_version="v1", blockOwnerDeletion=True) for o in owners)
+    return cluster.add("v1", "ConfigMap", name, namespace, owners=references, **more)
+
+
+def foreground(cluster: Cluster, key: str) -> Collection:
+    index = cluster.index()
+    return collect(index, node_of(index, key), by_api=Propagation.FOREGROUND)
+
+
+def test_a_ring_that_is_being_deleted_already_stays() -> None:
+    cluster = Cluster()
+    key = config(cluster, "a", "b")
+    config(cluster, "b", "a", terminating=True, finalizers=("foregroundDeletion",))
+    played = foreground(cluster, key)
+    assert played.stays == "configmaps shop/b, and so on in a ring of owner references that nobody opens"
+
+
+def test_its_own_owner() -> None:
+    cluster = Cluster()
+    played = foreground(cluster, config(cluster, "a", "a"))
+    assert played.stays == "itself: it is named as its own owner, and nobody takes that off"
+
+
+def test_a_cluster_scoped_dependent_of_a_namespaced_owner_blocks_for_ever() -> None:
+    cluster = Cluster()
+    key = config(cluster, "top")
+    references = (owner("ConfigMap", "top", api_version="v1", blockOwnerDeletion=True),)
+    cluster.add("rbac.authorization.k8s.io/v1", "ClusterRole", "wide", owners=references)
+    played = foreground(cluster, key)
+    assert "clusterroles.rbac.authorization.k8s.io wide, which is never collected" in played.stays
+    assert played.tree == ()
+    index = cluster.index()
+    for how in (Propagation.BACKGROUND, Propagation.ORPHAN):
+        assert collect(index, node_of(index, key), by_api=how).stays == ""
+
+
+def test_a_long_ring_and_a_long_chain() -> None:
+    cluster = Cluster()
+    key = config(cluster, "c0", f"c{MANY - 1}")
+    for number in range(1, MANY):
+        config(cluster, f"c{number}", f"c{number - 1}")
+    played = foreground(cluster, key)
+    assert (played.stays, len(played.tree)) == ("", MANY - 1)
+    config(cluster, f"c{MANY - 1}", f"c{MANY - 2}", finalizers=("x/y",))
+    config(cluster, "c0")
+    played = foreground(cluster, key)
+    assert f"configmaps shop/c{MANY - 1}, which waits for finalizer x/y" in played.stays
+    assert max(len(d.stays) for d in played.tree) < 100
+
+
+@pytest.mark.parametrize("finalizer", ["example.com/wait-for-secrets", "example.com/secret-3"])
+def test_the_work_grows_with_the_objects_and_no_faster(finalizer: str) -> None:
+    """Calls of functions are counted, not seconds."""
+
+    def calls(count: int) -> int:
+        cluster = Cluster()
+        cluster.namespace("shop")
+        for number in range(count):
+            cluster.pod(f"pod-{number}", "shop", finalizers=(f"{finalizer}-{number}", finalizer))
+            cluster.secret(f"secret-{number}", "shop")
+        index = cluster.index()
+        inside = [node for node in index.nodes() if index.place(node)[1] == "shop"]
+        counted = 0
+
+        def note(*_: object) -> None:
+            nonlocal counted
+            counted += 1
+
+        sys.setprofile(note)
+        try:
+            found = cyclic_waits(index, inside)
+        finally:
+            sys.setprofile(None)
+        assert 0 < len(found) <= 100
+        return counted
+
+    calls(2)
+    few, many = calls(96), calls(384)  # more objects than the index keeps places of
+    assert many < 5 * few

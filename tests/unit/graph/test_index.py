@@ -2,12 +2,42 @@
 
 from __future__ import annotations
 
+import itertools
+import signal
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
 import pytest
 
+from etcdfix.commands.explaining.impact import impact_of
+from etcdfix.commands.namespace import concerns_namespace, namespace_report
+from etcdfix.commands.orphans import orphans_report
+from etcdfix.errors import SourceError
+from etcdfix.examine import Reading
 from etcdfix.graph import builder
+from etcdfix.graph.cluster import ClusterIndex, index_cluster
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.storagekey import StorageLayout
-from tests.support.impact_objects import Cluster, node_of, owner
+from etcdfix.graph.kinds import Served, served_builtin
+from etcdfix.graph.tables import (
+    FINISHED,
+    FOREGROUND,
+    OPAQUE,
+    ORPHANS,
+    SEEN,
+    SERVES_EMPTY,
+    TERMINATING,
+    UNDETERMINED,
+    UNREADABLE,
+)
+from etcdfix.sources.pages import Page
+from etcdfix.storagekey import StorageCodec, StorageLayout, builtin_directories
+from tests.support.breaking_in import Heard, heard
+from tests.support.impact_objects import NOW, Cluster, node_of, owner
+from tests.support.memory_source import MemorySource, stored
+from tests.support.objects import json_object
 
 WIDGET = owner("Widget", "w", api_version="example.com/v1")
 
@@ -134,3 +164,241 @@ def test_a_withheld_key_lies_in_no_directory_of_its_neighbours() -> None:
     assert index.ref_of(b"/secrets/bootstrap/a").resource == "secrets"
     withheld = index.ref_of(b"/secrets/bootstrap/0123456789ab")
     assert (withheld.resource, withheld.name) == ("", "/secrets/bootstrap/<withheld>")
+
+
+def test_flags() -> None:
+    cluster = Cluster()
+    expected = {
+        cluster.pod("plain"): SEEN,
+        cluster.pod("done", status={"phase": "Failed"}): SEEN | FINISHED,
+        cluster.pod("going", terminating=True, finalizers=("foregroundDeletion",)): SEEN
+        | TERMINATING
+        | FOREGROUND,
+        cluster.pod("orphaning", finalizers=("orphan",)): SEEN | ORPHANS,
+        cluster.break_("/registry/pods/shop/broken"): SEEN | UNREADABLE,
+    }
+    cluster.values["/registry/secrets/shop/locked"] = b"k8s:enc:aescbc:v1:key1:xxxx"
+    cluster.values["/registry/strange.example.com/things/x"] = (
+        b"k8s\x00" + b"\n\x0b\n\x04x/v1\x12\x03Foo\x12\x00"
+    )
+    for name, value in (("no-bytes", b""), ("no-fields", b"{}")):
+        expected[cluster.pod(name)] = SEEN | UNREADABLE | SERVES_EMPTY
+        cluster.values[f"/registry/pods/shop/{name}"] = value
+    index = cluster.index()
+    assert {key: index.flags(node_of(index, key)) for key in expected} == expected
+    assert index.flags(node_of(index, "/registry/secrets/shop/locked")) == SEEN | UNDETERMINED
+    assert index.flags(node_of(index, "/registry/strange.example.com/things/x")) == SEEN | OPAQUE
+    going = node_of(index, "/registry/pods/shop/going")
+    assert index.terminating_since(going) == NOW
+    assert index.finalizers(going) == ("foregroundDeletion",)
+    assert index.size(going) == len(cluster.values["/registry/pods/shop/going"])
+
+
+def test_what_is_not_looked_into_is_counted() -> None:
+    cluster = Cluster()
+    cluster.pod("p")
+    cluster.break_("/registry/pods/shop/broken")
+    assert cluster.index().opaque == 0
+    for name in "xy":
+        cluster.values[f"/registry/strange.example.com/things/{name}"] = (
+            b"k8s\x00" + b"\n\x0b\n\x04x/v1\x12\x03Foo\x12\x00"
+        )
+    assert cluster.index().opaque == 2
+
+
+def test_an_object_with_too_many_references_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builder, "_MOST_EDGES_OF_AN_OBJECT", 3)
+    cluster = Cluster()
+    volumes = [{"name": f"v{n}", "secret": {"secretName": f"s{n}"}} for n in range(5)]
+    pod = cluster.pod("p", spec={"volumes": volumes})
+    owned = cluster.pod("q", owners=tuple(owner("ReplicaSet", f"r{n}") for n in range(5)))
+    index = cluster.index()
+    assert index.truncated == 2
+    assert len(list(index.uses(node_of(index, pod)))) == 3
+    assert len(index.owners(node_of(index, owned))) == 3
+
+
+def test_strange_prefixes_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builder, "_MOST_STRANGE_PREFIXES", 2)
+    values = {f"/{name}/x": b"1" for name in "abc"} | {"/a/y": b"22"}
+    index = Cluster().index(MemorySource(values))
+    assert index.outside == {"/a": (2, 3), "/b": (1, 1)}
+    assert not index.outside_complete
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"ownerReferences": "x", "finalizers": {"a": 1}, "deletionTimestamp": 7},
+        {"ownerReferences": [7, {"kind": 3}], "finalizers": [7], "annotations": [1]},
+    ],
+)
+def test_json_of_the_wrong_types_is_survived(metadata: dict[str, Any]) -> None:
+    import json
+
+    cluster = Cluster()
+    cluster.define("example.com", "Widget")
+    base = {"name": "w", "namespace": "shop", "uid": "u", **metadata}
+    document = {
+        "apiVersion": "example.com/v1",
+        "kind": "Widget",
+        "metadata": base,
+        "spec": {
+            "secretRef": 7,
+            "x": [1, [2], {"secretName": 3}],
+            "imagePullSecrets": [7, {"name": 8}, {"name": "p"}],
+        },
+    }
+    cluster.values["/registry/example.com/widgets/shop/w"] = json.dumps(document).encode()
+    index = cluster.index()
+    node = node_of(index, "/registry/example.com/widgets/shop/w")
+    assert index.finalizers(node) == ()
+    assert [index.relative(e.target) for e in index.uses(node)] == [b"secrets/shop/p"]
+
+
+LAYOUT = StorageLayout("/registry")
+SEALED = b"k8s:enc:aescbc:v1:key1:" + bytes(48)
+
+
+def look(source: MemorySource, **settings: Any) -> ClusterIndex:
+    settings.setdefault("keep", lambda _found: False)
+    return index_cluster(source, Reading(layout=LAYOUT), **settings)
+
+
+def test_no_more_than_a_thousand_examinations_are_kept() -> None:
+    values = {f"/registry/secrets/shop/s-{n:04}": SEALED for n in range(1100)}
+    found = look(MemorySource(values), keep=lambda _found: True)
+    assert len(found.kept) == 1000
+    assert found.undetermined == 1100
+
+
+def test_what_matters_more_takes_the_place_of_what_matters_less() -> None:
+    values = {f"/registry/secrets/shop/s-{n:04}": SEALED for n in range(1100)}
+    values |= {f"/registry/services/specs/shop/{n}": SEALED for n in range(3)}
+    weights = {"secrets": 1, "services": 2}
+    found = look(MemorySource(values), keep=lambda e: weights[e.directory.resource])
+    assert len(found.kept) == 1000
+    assert sum(key.startswith(b"/registry/services/") for key in found.kept) == 3
+    assert b"/registry/secrets/shop/s-0000" in found.kept
+    # What comes too late and matters no more does not.
+    found = look(MemorySource(values), keep=lambda e: 3 - weights[e.directory.resource])
+    assert not any(key.startswith(b"/registry/services/") for key in found.kept)
+
+
+def test_groups_of_aggregated_apis_are_known_by_their_service_and_supposed_where_it_cannot_be_read() -> None:
+    cluster = Cluster()
+    services: list[tuple[str, object]] = [
+        ("v1.wardle.example.com", {"name": "wardle", "namespace": "wardle"}),
+        ("v1.apps", None),
+        ("v1.example.com", None),
+    ]
+    for name, service in services:
+        spec = {"group": name.partition(".")[2], "version": "v1", "service": service}
+        key = cluster.key("apiregistration.k8s.io/apiservices", "", name)
+        cluster.values[key] = json_object("apiregistration.k8s.io/v1", "APIService", name, "", spec=spec)
+    cluster.break_(cluster.key("apiregistration.k8s.io/apiservices", "", "v1.broken.example.com"))
+    assert look(cluster.source()).aggregated == {"wardle.example.com", "broken.example.com"}
+
+
+def test_every_key_passes_the_display() -> None:
+    cluster = Cluster()
+    cluster.pod("a")
+    cluster.pod("b")
+    seen: list[tuple[str, int | None, int]] = []
+
+    def watch(items: Iterator[Any], label: str, estimate: int | None) -> Iterator[Any]:
+        passed = list(items)
+        seen.append((label, estimate, sum(len(item) if isinstance(item, Page) else 1 for item in passed)))
+        return iter(passed)
+
+    look(cluster.source(), progress=watch)
+    assert seen == [("keys", None, 2), ("values checked a second time", 0, 0)]
+
+
+def test_a_source_that_gives_nothing_is_an_error_and_one_that_breaks_off_a_problem() -> None:
+    records = [stored("/registry/pods/shop/a"), stored("/registry/pods/shop/b")]
+    with pytest.raises(SourceError):
+        look(MemorySource(records, fails_after=0))
+    found = look(MemorySource(records, fails_after=1, problems=["a page is damaged"]))
+    assert found.incomplete_reasons(0) == [
+        "a page is damaged",
+        "the source was lost midway: the connection was lost",
+    ]
+
+
+def owned_by_each_other() -> Cluster:
+    cluster = Cluster()
+    cluster.namespace("shop", terminating=True)
+    cluster.define("example.com", "Widget")
+    for n in range(4):
+        cluster.secret(f"s{n}")
+        cluster.pod(f"p{n}", owners=(owner("ReplicaSet", "r1"),))
+        cluster.add("example.com/v1", "Widget", f"w{n}", "shop", owners=(owner("Pod", f"p{n}"),))
+    cluster.break_(cluster.secret("broken"))
+    return cluster
+
+
+@pytest.mark.thorough
+def test_after_a_signal_at_any_moment_every_report_comes_out() -> None:
+    """It is heard when a function of the index begins, or has come back from C; each 31st of these moments is tried."""
+    cluster, layout = owned_by_each_other(), StorageLayout()
+    request, keys = Reading(layout=layout, configuration=None), list(cluster.values)
+    left, ended = 0, Counter[bool]()
+
+    def at_its_moment(frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal left
+        if event in {"call", "c_return"} and "/graph/" in frame.f_code.co_filename:
+            left -= 1
+            if left == 0:
+                signal.raise_signal(signal.SIGTERM)
+
+    for moment in itertools.count(1, 31):
+        left, found = moment, None
+        with heard():
+            sys.setprofile(at_its_moment)
+            try:
+                found = index_cluster(cluster.source(), request, keep=concerns_namespace(layout, "shop"))
+            except Heard:
+                pass  # after the pass
+            finally:
+                sys.setprofile(None)
+        if found is not None:
+            ended[found.ended is not None] += 1
+            namespace_report(found, "shop")
+            orphans_report(found)
+            for key in keys:
+                impact_of(found, key.encode(), found.kept.get(key.encode()))
+        if left > 0:
+            break
+    assert ended[True] > 50
+
+
+@pytest.mark.parametrize(
+    ("group", "version", "kind", "minor", "served"),
+    [
+        ("apps", "v1", "Deployment", None, Served.YES),
+        ("apps", "v1", "Deployment", 36, Served.YES),
+        ("apps", "v1beta1", "Deployment", None, Served.NO),
+        ("apps", "v9", "Deployment", None, Served.NO),
+        ("apps", "v9", "Deployment", 99, Served.PERHAPS),
+        ("autoscaling", "v2", "HorizontalPodAutoscaler", 20, Served.NO),
+        ("autoscaling", "v2", "HorizontalPodAutoscaler", None, Served.YES),
+        ("policy", "v1beta1", "PodDisruptionBudget", None, Served.PERHAPS),
+        ("policy", "v1beta1", "PodDisruptionBudget", 24, Served.YES),
+        ("policy", "v1beta1", "PodDisruptionBudget", 25, Served.NO),
+        ("extensions", "v1beta1", "Ingress", 21, Served.YES),
+        ("extensions", "v1beta1", "Deployment", 17, Served.NO),
+        ("storage.k8s.io", "v1beta1", "VolumeAttributesClass", 31, Served.PERHAPS),
+    ],
+)
+def test_versions(group: str, version: str, kind: str, minor: int | None, served: Served) -> None:
+    assert served_builtin(group, version, kind, minor) is served
+
+
+@pytest.mark.parametrize("minor", [None, 36])
+def test_what_is_stored_today_is_served(minor: int | None) -> None:
+    for directory in builtin_directories():
+        if directory.codec in {StorageCodec.BUILTIN, StorageCodec.JSON_BUILTIN} and directory.version:
+            told = served_builtin(directory.group, directory.version, directory.kind, minor)
+            early = "alpha" in directory.version or "beta" in directory.version
+            assert told is (Served.PERHAPS if early else Served.YES), directory

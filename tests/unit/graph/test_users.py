@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from etcdfix.graph.classes import (
+    azure_secrets,
+    claim_tokens,
+    storage_templates,
+)
+from etcdfix.graph.heuristic_references import heuristic_references
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import SecretState, Stops
 from etcdfix.graph.users import by_role, secret_state, users_of
-from etcdfix.graph.uses import Role
+from etcdfix.graph.uses import SECRETS, Role, Rule, RuleTree, unscoped_keys
 from tests.support.impact_objects import Cluster, node_of
 from tests.support.kep2639 import CASES, build
 
@@ -86,3 +94,275 @@ def test_warnings_of_users_that_no_reference_shows(
     index = cluster.index()
     (warning,) = state_of(index, key).warnings
     assert word in warning
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        (b"secrets/shop/db", {b"secrets/*/db", b"secrets/shop/*", b"secrets/*/*"}),
+        (
+            b"example.com/widgets/shop/w",
+            {b"example.com/widgets/*/w", b"example.com/widgets/shop/*", b"example.com/widgets/*/*"},
+        ),
+        (b"storageclasses/fast", {b"storageclasses/*"}),
+        (b"lonely", set()),
+        (b"secrets/shop/\xff", {b"secrets/*/\xff", b"secrets/shop/*", b"secrets/*/*"}),
+    ],
+)
+def test_unscoped_keys(key: bytes, expected: set[bytes]) -> None:
+    assert set(unscoped_keys(key)) == expected
+
+
+def test_rules_find_names_where_they_stand_and_nowhere_else() -> None:
+    rules = (
+        Rule("a[].b", "name", SECRETS, Role.ENV, "optional"),
+        Rule("c", "secret", SECRETS, Role.VOLUME, "", "where", "nowhere"),
+    )
+    tree = RuleTree(rules, "spec")
+    plain = {
+        "a": [{"b": {"name": "outside"}}],
+        "spec": {
+            "a": [{"b": {"name": "x", "optional": True}}, {"b": {"name": ""}}, {"b": {"name": 1}}, "text"],
+            "c": {"secret": "y"},
+        },
+    }
+    (found,) = tree.find(plain, "shop")
+    assert (found.key, found.use.optional) == ("secrets/shop/x", True)
+    plain["spec"] = {"c": {"secret": "y", "where": "other"}}
+    (found,) = tree.find(plain, "shop")
+    assert (found.key, found.use.path) == ("secrets/other/y", "spec.c.secret")
+    assert set(tree.paths) == {"spec.a[].b.name", "spec.a[].b.optional", "spec.c.secret", "spec.c.where"}
+
+
+CSI = "csi.storage.k8s.io"
+
+
+def pair(operation: str, name: str = "s", namespace: str = "n") -> dict[str, str]:
+    return {f"{CSI}/{operation}secret-name": name, f"{CSI}/{operation}secret-namespace": namespace}
+
+
+def test_the_pair_for_any_operation_is_a_fallback() -> None:
+    found = storage_templates(pair("") | pair("node-stage-", "own"))
+    assert {t.role: t.name for t in found} == {
+        Role.PROVISIONER: "s",
+        Role.CONTROLLER_PUBLISH: "s",
+        Role.NODE_STAGE: "own",
+        Role.NODE_PUBLISH: "s",
+        Role.CONTROLLER_EXPAND: "s",
+        Role.NODE_EXPAND: "s",
+        Role.CONTROLLER_MODIFY: "s",
+    }
+
+
+def test_hostile_volumes_of_azure_files_name_nothing() -> None:
+    csi = {"driver": "file.csi.azure.com", "volumeHandle": 7, "volumeAttributes": []}
+    assert list(azure_secrets(csi, "shop")) == []
+    assert list(azure_secrets({**csi, "driver": []}, "shop")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "namespace", "expected"),
+    [
+        ("s", "n", ("n", "s")),
+        ("${pvc.name}-x", "${pvc.namespace}", ("shop", "data-x")),
+        ("${pv.name}", "${pv.name}", ("pv-1", "pv-1")),
+        ("${pvc.annotations['a/b']}", "n", ("n", "from-annotation")),
+        ("${pvc.annotations['missing']}", "n", None),
+        ("s", "${pvc.name}", None),
+        ("${unknown}", "n", None),
+        ("${pvc.namespace}-${pvc.name}", "n", ("n", "shop-data")),
+    ],
+)
+def test_templates_of_storage_classes(name: str, namespace: str, expected: tuple[str, str] | None) -> None:
+    (template,) = storage_templates(pair("provisioner-", name, namespace))
+    tokens = claim_tokens("shop", "data", "pv-1", {"a/b": "from-annotation"})
+    assert template.resolve(tokens.names, tokens.namespaces) == expected
+
+
+def guessed(spec: Any, namespace: str = "shop") -> set[str]:
+    references = list(heuristic_references({"kind": "Widget", "spec": spec}, namespace))
+    assert all(reference.use.heuristic for reference in references)
+    assert all(reference.use.unscoped == ("/*/" in reference.key) for reference in references)
+    return {reference.key for reference in references}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        # Gateway API, with the defaults that its CRDs fill in.
+        ({"listeners": [{"tls": {"certificateRefs": [{"group": "", "kind": "Secret", "name": "s"}]}}]}, "shop/s"),
+        ({"tls": {"certificateRefs": [{"kind": "Secret", "name": "s", "namespace": "certs"}]}}, "certs/s"),
+        ({"tls": {"certificateRefs": [{"name": "s"}]}}, "shop/s"),
+        # Flux and others that state the kind.
+        ({"valuesFrom": [{"kind": "Secret", "name": "s", "valuesKey": "k"}]}, "shop/s"),
+        ({"anything": {"apiVersion": "v1", "kind": "Secret", "name": "s"}}, "shop/s"),
+        ({"anything": {"kind": "Secret", "name": "s", "group": None}}, "shop/s"),
+        # Istio: in the namespace of the gateway's pods.
+        ({"servers": [{"tls": {"credentialName": "s"}}]}, "*/s */s-cacert"),
+        ({"servers": [{"tls": {"credentialName": "kubernetes-gateway://certs/s"}}]}, "certs/s certs/s-cacert"),
+        # Names.
+        ({"auth": {"adminExistingSecret": "s"}}, "shop/s"),
+        ({"credentialsSecret": "s"}, "shop/s"),
+        ({"secretRef": "s"}, "shop/s"),
+        ({"secretRef": "other/s"}, "other/s"),
+        ({"basicAuth": {"secret": "s"}}, "shop/s"),
+        # Lists.
+        ({"secrets": ["s", "t"]}, "shop/s shop/t"),
+        ({"clientAuth": {"secretNames": ["s"]}}, "shop/s"),
+        ({"imagePullSecrets": ["s"]}, "shop/s"),
+        ({"imagePullSecrets": [{"name": "s"}]}, "shop/s"),
+        ({"secretRefs": [{"name": "s"}, {"name": "t", "namespace": "other"}]}, "shop/s other/t"),
+        # Objects.
+        ({"env": [{"valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}, "shop/s"),
+        ({"sources": [{"secret": {"name": "s"}}]}, "shop/s"),
+        ({"writeConnectionSecretToRef": {"name": "s", "namespace": "other"}}, "other/s"),
+        ({"basicAuth": {"username": {"name": "s", "key": "user"}}}, "shop/s"),
+        # A namespace beside.
+        ({"secretName": "s", "secretNamespace": "other"}, "other/s"),
+        ({"secretRef": {"name": "s"}, "secretNamespace": "other"}, "other/s"),
+        ({"tlsSecretName": "s", "tlsSecretNamespace": "other", "namespace": "third"}, "other/s"),
+        ({"secrets": ["s"], "secretNamespace": "other"}, "other/s"),
+        ({"auth": {"secretName": "s", "namespace": "other"}}, "other/s"),
+        ({"secretName": "s", "secretNamespace": "${env}"}, "shop/s"),
+        ({"secretName": "s", "secretNamespace": "*", "namespace": "other"}, "other/s"),
+    ],
+)  # fmt: skip
+def test_shapes_of_secrets(spec: dict[str, Any], expected: str) -> None:
+    assert guessed(spec) == {f"secrets/{name}" for name in expected.split()}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"valuesFrom": [{"kind": "ConfigMap", "name": "c"}]}, "configmaps/shop/c"),
+        ({"configMaps": ["c"]}, "configmaps/shop/c"),
+        ({"configMap": "c"}, "configmaps/shop/c"),
+        ({"configMapName": "c", "configMapNamespace": "other"}, "configmaps/other/c"),
+        ({"configMapRef": {"name": "c"}}, "configmaps/shop/c"),
+        ({"env": [{"valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}]}, "configmaps/shop/c"),
+        ({"template": {"serviceAccountName": "a"}}, "serviceaccounts/shop/a"),
+        ({"persistence": {"existingClaim": "v"}}, "persistentvolumeclaims/shop/v"),
+        ({"volumes": [{"persistentVolumeClaim": {"claimName": "v"}}]}, "persistentvolumeclaims/shop/v"),
+    ],
+)
+def test_shapes_of_others(spec: dict[str, Any], expected: str) -> None:
+    assert guessed(spec) == {expected}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"certificateRefs": [{"group": "vault.example.com", "kind": "Secret", "name": "s"}]},
+        {"certificateRefs": [{"group": ["core"], "kind": "Secret", "name": "s"}]},
+        {"secretRef": {"apiVersion": "example.com/v1", "kind": "Secret", "name": "s"}},
+        {"secretRef": {"kind": "VaultSecret", "name": "s"}},
+        {"secretStoreRef": {"name": "s"}},
+        {"service": {"name": "s"}},
+        {"parameters": [{"name": "s", "value": "x", "key": "k"}]},
+        {"secretName": "Not A Name"},
+        {"secretName": "*"},
+        {"secretName": ""},
+        {"secretName": "a" * 254},
+        {"secretName": "no/such/path"},
+        {"secretName": "x/"},
+        {"secretRef": {"name": "*"}},
+        {"secretRef": {"name": 7}},
+        {"secrets": ["*", 7, None]},
+        {"names": ["s"]},
+        # As often the secret itself as the name of one.
+        {"clientSecret": "s", "webhookSecret": "s", "secretKey": "s"},
+    ],
+)
+def test_what_is_none(spec: dict[str, Any]) -> None:
+    assert guessed(spec) == set()
+
+
+def test_fields_outside_the_spec() -> None:
+    plain = {
+        "apiVersion": "example.com/v1",
+        "kind": "Secret",
+        "name": "s0",
+        "secretName": "s1",
+        "metadata": {"annotations": {"secretName": "s2"}},
+        "status": {"secretName": "s3"},
+        "data": {"secretRef": {"name": "s4"}},
+    }
+    found = {reference.key: reference.use.path for reference in heuristic_references(plain, "shop")}
+    assert found == {"secrets/shop/s1": "secretName", "secrets/shop/s4": "data.secretRef"}
+
+
+def test_paths() -> None:
+    spec = {"a": [{"secretRef": {"name": "s", "optional": True}}, {"secrets": ["t"]}]}
+    found = {reference.key: reference.use.path for reference in heuristic_references({"spec": spec}, "shop")}
+    assert found == {"secrets/shop/s": "spec.a[].secretRef", "secrets/shop/t": "spec.a[].secrets[]"}
+
+
+def test_there_are_no_more_guesses_than_fields_and_paths_are_short() -> None:
+    deep: dict[str, Any] = {"secretName": "s"}
+    for _ in range(3000):
+        deep = {"level": deep}
+    (found,) = heuristic_references({"spec": deep}, "shop")
+    assert len(found.use.path) <= 160
+    wide = {"secrets": ["s"] * 5000}
+    assert len(list(heuristic_references({"spec": wide}, "shop"))) == 5000
+    nested: Any = ["s"]
+    for _ in range(3000):
+        nested = [nested]
+    (found,) = heuristic_references({"spec": {"secrets": nested}}, "shop")
+    assert len(found.use.path) <= 160
+
+
+def test_without_a_namespace_a_name_counts_in_every_namespace() -> None:
+    cluster = Cluster()
+    cluster.define("cert-manager.io", "ClusterIssuer", "Cluster")
+    cluster.secret("account-key", "cert-manager")
+    cluster.secret("account-key", "elsewhere")
+    cluster.secret("other", "cert-manager")
+    cluster.secret("stated", "cert-manager")
+    cluster.secret("stated", "elsewhere")
+    acme = {
+        "privateKeySecretRef": {"name": "account-key"},
+        "solver": {"secretRef": {"name": "stated", "namespace": "cert-manager"}},
+    }
+    cluster.add("cert-manager.io/v1", "ClusterIssuer", "letsencrypt", spec={"acme": acme})
+    index = cluster.index()
+    used = {
+        secret: [(u.object.name, u.path, u.stops, u.heuristic) for u in users_of(index, node)]
+        for secret in (
+            "cert-manager/account-key",
+            "elsewhere/account-key",
+            "cert-manager/other",
+            "cert-manager/stated",
+            "elsewhere/stated",
+        )
+        if (node := node_of(index, f"/registry/secrets/{secret}")) is not None
+    }
+    account = ("letsencrypt", "spec.acme.privateKeySecretRef", Stops.PERHAPS, True)
+    stated = ("letsencrypt", "spec.acme.solver.secretRef", Stops.PERHAPS, True)
+    assert used == {
+        "cert-manager/account-key": [account],
+        "elsewhere/account-key": [account],
+        "cert-manager/other": [],
+        "cert-manager/stated": [stated],
+        "elsewhere/stated": [],
+    }
+
+
+def test_an_unreadable_secret_of_a_gateway_in_another_namespace_is_used() -> None:
+    cluster = Cluster()
+    cluster.define("networking.istio.io", "Gateway")
+    key = cluster.break_(cluster.secret("web-tls", "istio-system"))
+    authorities = cluster.break_(cluster.secret("web-tls-cacert", "istio-system"))
+    servers = [{"tls": {"mode": "MUTUAL", "credentialName": "web-tls"}}]
+    cluster.add("networking.istio.io/v1", "Gateway", "web", "shop", spec={"servers": servers})
+    index = cluster.index()
+    for secret in (key, authorities):
+        (user,) = users_of(index, node_of(index, secret))
+        assert (user.object.namespace, user.object.name, user.stops) == ("shop", "web", Stops.PERHAPS)
+
+
+def test_a_field_longer_than_any_name_points_at_nothing() -> None:
+    """Nor does it cost its length once more for each element of its list."""
+    found = heuristic_references({"spec": {"x" * 300 + "SecretRef": [{"name": "db"}]}}, "shop")
+    assert list(found) == []
+    assert list(heuristic_references({"spec": {"x" * 200 + "SecretRef": [{"name": "db"}]}}, "shop"))

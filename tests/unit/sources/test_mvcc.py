@@ -1,15 +1,31 @@
 from __future__ import annotations
 
+import errno
+import random
 import struct
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from etcdfix.errors import SourceError
+from etcdfix.model import StoredValue
+from etcdfix.sources import pages as module
+from etcdfix.sources import sortedruns
 from etcdfix.sources.bbolt.page import read_metas
 from etcdfix.sources.bbolt.tree import Damage, Tree
-from etcdfix.sources.mvcc import RevisionIndex
+from etcdfix.sources.keyvalue import key_and_mod_revision, parse_as_written, parse_key_value
+from etcdfix.sources.mvcc import RecordPage, RevisionIndex
+from etcdfix.sources.pages import Page, ValuesPage, paged, values_of
+from etcdfix.sources.passedpages import pass_on, passed_on
+from etcdfix.sources.rangepage import RangePage
 from etcdfix.sources.sortedruns import SortedRecords
+from etcdfix.wire.etcd import message
 from tests.support.bbolt_writer import database, delete, key_value, put, revision_key
+from tests.support.memory_source import stored
 
 
 class Opened:
@@ -156,3 +172,272 @@ def test_places_of_a_page_lead_to_its_values() -> None:
         **dict.fromkeys(range(len(page))),
         **walked,
     }
+
+
+VALUES = [stored(f"/registry/pods/shop/{name}", name.encode() * 10, lease=3) for name in "abcde"]
+
+
+def answer() -> RangePage:
+    kvs = [
+        message("KeyValue")(**{name: getattr(value, name) for name in value.__struct_fields__})
+        for value in VALUES
+    ]
+    response = message("RangeResponse")(kvs=kvs)
+    return RangePage(response.SerializeToString(), response.kvs)
+
+
+def irregular(_place: int) -> None:
+    raise AssertionError
+
+
+MAKE = pytest.mark.parametrize("make", [lambda: ValuesPage(VALUES), answer], ids=["values", "answer"])
+
+
+@pytest.mark.parametrize("held", [bytes, memoryview])
+@MAKE
+def test_a_page_comes_out_of_another_process_as_it_went_in(
+    make: Callable[[], Page], held: type[bytes | memoryview]
+) -> None:
+    page = make()
+    kind, raw = pass_on(page)
+    passed = passed_on(kind, held(raw), b"", irregular)
+    assert passed.raw() == raw
+    assert type(passed) is type(page)
+    assert len(passed) == len(page)
+    assert list(passed.values()) == list(page.values()) == VALUES
+    assert page.value(3) == passed.value(3) == VALUES[3]
+
+
+@pytest.mark.parametrize("held", [bytes, memoryview])
+def test_so_does_one_that_names_places_in_a_file(held: type[bytes | memoryview]) -> None:
+    opened = Opened(HISTORY)
+    (page,) = opened.index.pages(b"")
+    kind, raw = pass_on(page)
+    passed = passed_on(kind, held(raw), opened.index._image, irregular)
+    assert isinstance(passed, RecordPage)
+    assert list(passed.values()) == list(page.values())
+
+
+@MAKE
+def test_places_lead_to_values(make: Callable[[], Page]) -> None:
+    page = make()
+    assert isinstance(page, Page)
+    assert len(page) == len(VALUES)
+    for _ in range(2):  # a page can be walked again
+        at = [(page.at, value) for value in page.values()]
+        assert at == list(enumerate(VALUES))
+    assert [page.value(place) for place in range(5)] == VALUES
+
+
+def test_pages_are_bounded_by_values_and_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PAGE_VALUES", 2)
+    assert [len(page) for page in paged(VALUES)] == [2, 2, 1]
+    monkeypatch.setattr(module, "PAGE_BYTES", 1)
+    assert [len(page) for page in paged(VALUES)] == [1, 1, 1, 1, 1]
+    assert list(values_of(paged(VALUES))) == VALUES
+    assert list(paged([])) == []
+
+
+@pytest.mark.parametrize("failure", [SourceError("gone"), KeyboardInterrupt()])
+@pytest.mark.parametrize("after", [0, 3])
+def test_what_came_before_a_failure_is_not_lost(failure: BaseException, after: int) -> None:
+    def failing() -> Iterator[StoredValue]:
+        yield from VALUES[:after]
+        raise failure
+
+    seen: list[StoredValue] = []
+
+    def read() -> None:
+        for page in paged(failing()):
+            seen.extend(page.values())
+
+    with pytest.raises(type(failure)):
+        read()
+    assert seen == VALUES[:after]
+
+
+def filled(records: list[bytes], *, batch: int = 7, **limits: int) -> SortedRecords:
+    held = SortedRecords(**limits)
+    for start in range(0, len(records), batch):
+        held.extend(records[start : start + batch])
+    held.finish()
+    return held
+
+
+def read(held: SortedRecords, lower: bytes = b"", upper: bytes | None = None) -> list[bytes]:
+    return [record for block in held.blocks(lower, upper) for record in block]
+
+
+@pytest.fixture
+def records() -> list[bytes]:
+    numbers = random.Random(4)
+    return [b"%06d" % numbers.randrange(5000) for _ in range(20_000)]
+
+
+@pytest.mark.parametrize("limits", [{}, {"max_records": 3000}])
+@pytest.mark.parametrize(
+    ("lower", "upper"),
+    [(b"", b"000100"), (b"002000", b"002001"), (b"004900", None), (b"9", None), (b"002000", b"002000")],
+)
+def test_ranges(records: list[bytes], limits: dict[str, int], lower: bytes, upper: bytes | None) -> None:
+    held = filled(records, batch=500, **limits)
+
+    expected = [record for record in sorted(records) if record >= lower and (upper is None or record < upper)]
+    assert read(held, lower, upper) == expected
+    held.close()
+
+
+@pytest.mark.parametrize("limits", [{}, {"max_records": 1000}])
+def test_sample_comes_from_all_over(
+    records: list[bytes], limits: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sortedruns, "_BLOCK_BYTES", 200)
+    held = filled(records, batch=100, **limits)
+    sample = [record for block in held.sample() for record in block]
+
+    assert sample == sorted(sample)
+    assert set(sample) < set(records)
+    assert (sample[0], sample[-1] > b"004800") == (min(records), True)
+    held.close()
+
+
+def test_full_disk_is_a_source_error_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**_: object) -> object:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    held = SortedRecords(max_records=2)
+
+    with pytest.raises(SourceError, match="No space left on device") as caught:
+        held.extend([b"a", b"b"])
+    assert "TMPDIR" in caught.value.hint
+
+
+def test_disk_that_fills_up_while_merging(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = SortedRecords(max_records=2)
+    held.extend([b"a", b"b"])
+
+    def full(**_: object) -> object:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    with pytest.raises(SourceError, match="No space left on device"):
+        held.finish()
+    held.close()
+
+
+def test_temporary_files_have_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    held = filled([b"b", b"a", b"c"], batch=1, max_records=1)
+
+    assert list(tmp_path.iterdir()) == []
+    held.close()
+
+
+KEY = b"/registry/secrets/shop/db"
+
+
+CASES = [
+    StoredValue(KEY, b"value", 5, 3, 2, 0),
+    StoredValue(KEY, b"v" * 127, 127, 127, 127, 0),
+    StoredValue(KEY, b"v" * 128, 128, 128, 128, 7),
+    StoredValue(KEY, b"v" * 16384, 16384, 16383, 16384, 2**62 + 5),
+    StoredValue(KEY, b"v" * 2_097_152, 2**21, 2**21, 2**21 + 9, 0),
+    StoredValue(KEY, b"v", 2**28, 2**28 - 1, 1, 0),
+    StoredValue(KEY, b"v", 2**28 + 7, 2**35, 2**40, 2**63 - 1),
+    StoredValue(b"k" * 127, b"v", 2, 2, 1, 1),
+    StoredValue(b"k" * 128, b"v", 2, 2, 1, 0),
+    StoredValue(b"k" * 16383, b"v", 2, 2, 1, 0),
+    StoredValue(b"k" * 16384, b"v", 2, 2, 1, 0),
+    StoredValue(KEY, b"", 2, 2, 1, 0),
+    StoredValue(KEY, b"", 0, 0, 0, 0),
+]
+
+
+def encoded(stored: StoredValue) -> bytes:
+    return key_value(
+        stored.key,
+        stored.value,
+        mod=stored.mod_revision,
+        create=stored.create_revision,
+        version=stored.version,
+        lease=stored.lease,
+    )
+
+
+@pytest.mark.parametrize("stored", CASES)
+def test_both_readers_agree_with_the_writer(stored: StoredValue) -> None:
+    data = encoded(stored)
+
+    assert parse_key_value(data) == stored
+    assert parse_as_written(b"before" + data + b"behind", 6, 6 + len(data)) in (stored, None)
+
+
+@given(st.integers(0, 2**22), st.integers(0, 2**36), st.integers(0, 2**63 - 1), st.integers(0, 90), st.data())
+def test_the_short_way_says_what_the_careful_one_does_or_nothing(
+    version: int, mod: int, lease: int, cut: int, data: st.DataObject
+) -> None:
+    """Also of a record that is cut, whatever follows it, and of one with a wrong byte."""
+    raw = bytearray(encoded(StoredValue(KEY, b"value", mod, mod // 2, version, lease)))
+    if data.draw(st.booleans()):
+        raw[data.draw(st.integers(0, len(raw) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    size = max(len(raw) - cut, 0)
+    try:
+        careful = parse_key_value(bytes(raw[:size]))
+    except ValueError:
+        careful = None
+    for image in (bytes(raw), bytes(raw[:size]), bytes(raw[:size]) + b"\x30\x80\x01" * 9):
+        assert parse_as_written(image, 0, size) in {careful, None}
+
+
+def test_any_field_order_and_unknown_fields() -> None:
+    data = b"".join(
+        [
+            b"\x30\x07",  # lease
+            b"\x2a\x01v",
+            b"\x7a\x02??",  # field 15, bytes
+            b"\x20\x02",
+            b"\x79" + bytes(8),  # field 15, fixed64
+            b"\x7d" + bytes(4),  # field 15, fixed32
+            b"\x78\xff\x01",  # field 15, varint
+            b"\x18\x05\x10\x03",
+            b"\x0a\x03old",
+            b"\x0a\x03key",  # the last one counts
+        ]
+    )
+
+    assert parse_key_value(data) == StoredValue(b"key", b"v", 5, 3, 2, 7)
+    assert parse_as_written(data, 0, len(data)) is None
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"\x0a", "cut inside a varint at byte 1"),
+        (b"\x0a\x05abc", "field 1 at byte 0 needs 5 bytes, 3 are left"),
+        (b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "needs 18446744073709551615 bytes, 0 are left"),
+        (b"\x08\x01", "wire type 0 for field 1 at byte 0, expected 2"),
+        (b"\x0a\x01k\x12\x01x", "wire type 2 for field 2 at byte 3, expected 0"),
+        (b"\x00\x00", "illegal tag 0 at byte 0"),
+        (b"\xfa\xff\xff\xff\x7f\x00", "illegal tag"),
+        (b"\x7b", "wire type 3 for field 15"),
+        (b"\x79\x00", "field 15 at byte 0 needs 8 bytes, 1 are left"),
+        (b"\x7d\x00", "field 15 at byte 0 needs 4 bytes, 1 are left"),
+    ],
+)
+def test_malformed_records_say_what_and_where(data: bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_key_value(data)
+    assert parse_as_written(data, 0, len(data)) is None
+
+
+def test_key_of_a_record_whose_rest_is_damaged() -> None:
+    data = key_value(KEY, b"value", mod=300, create=2, version=1)
+
+    assert key_and_mod_revision(data) == (KEY, 300)
+    assert key_and_mod_revision(data[:-1]) == (KEY, 0)
+    for damaged in (data[:20], b"\xff" + data, b"\x0a"):
+        with pytest.raises(ValueError):
+            key_and_mod_revision(damaged)
+    with pytest.raises(ValueError, match="no key"):
+        key_and_mod_revision(b"\x18\x05")

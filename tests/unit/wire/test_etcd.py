@@ -1,9 +1,13 @@
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
-from etcdfix.testing.protobytes import block, number
-from etcdfix.wire.descriptors import ReadMethod
+import pytest
+from google.protobuf.message import DecodeError
+
+from etcdfix.testing.protobytes import block, entry, number
+from etcdfix.wire import raft
+from etcdfix.wire.descriptors import ZERO_OR_ONE, ReadMethod, WireField, build_pool
 from etcdfix.wire.etcd import (
     ALARM,
     AUTHENTICATE,
@@ -19,6 +23,9 @@ from etcdfix.wire.etcd import (
     WATCH,
     message,
 )
+from etcdfix.wire.varint import VarintCut, VarintTooLong, read_varint
+from tests.support.bbolt_writer import varint
+from tests.support.wal_writer import as_apiserver, put, request
 
 HEADER = number(1, 2**64 - 1) + number(2, 5) + number(3, 42) + number(4, 6)
 
@@ -117,3 +124,146 @@ def test_every_read_method_has_its_messages(method: ReadMethod) -> None:
 def test_the_list_cannot_be_added_to() -> None:
     with pytest.raises(TypeError):
         READ_METHODS["/etcdserverpb.KV/Put"] = RANGE  # type: ignore[index]
+
+
+def test_a_record_as_etcd_writes_it_and_with_its_fields_in_another_order() -> None:
+    usual = number(1, 2) + number(2, 0xCAFEBABE) + block(3, b"data")
+    assert raft.parse_record(b"??" + usual, 2, 2 + len(usual)) == (
+        2,
+        0xCAFEBABE,
+        2 + len(usual) - 4,
+        2 + len(usual),
+    )
+    other = block(3, b"data") + number(2, 7) + number(1, 2)
+    type_, crc, begin, end = raft.parse_record(other, 0, len(other))
+    assert (type_, crc, other[begin:end]) == (2, 7, b"data")
+    bare = number(1, 4) + number(2, 0)
+    assert raft.parse_record(bare, 0, len(bare)) == (4, 0, len(bare), len(bare))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"\x08\x02\x10\xff",
+        number(1, 2) + number(2, 1) + b"\x1a\x7f..",
+        block(1, b"x"),
+        block(2, b"x"),
+        number(3, 1),
+        b"\x00\x01",
+        b"\x0b",
+        b"\x08" + b"\xff" * 11,
+        b"\x09\x01",
+    ],
+)
+def test_what_is_no_record(raw: bytes) -> None:
+    with pytest.raises(raft.Malformed):
+        raft.parse_record(raw, 0, len(raw))
+
+
+def test_an_entry() -> None:
+    raw = number(1, 0) + number(2, 3) + number(3, 300) + block(4, b"request")
+    entry = raft.parse_entry(raw, 0, len(raw))
+    assert (entry.type, entry.term, entry.at, raw[entry.data_at : entry.data_end]) == (0, 3, 300, b"request")
+    empty = raft.parse_entry(raw[:-9], 0, len(raw) - 9)
+    assert empty.data_at == empty.data_end
+    for wrong in (block(3, b"x"), number(4, 1)):
+        with pytest.raises(raft.Malformed):
+            raft.parse_entry(wrong, 0, len(wrong))
+
+
+def test_a_request_and_who_asked() -> None:
+    raw = request(raft.REQUEST_PUT, put(b"k", b"v"), user=b"root")
+    found = raft.parse_request(raw, 0, len(raw))
+    assert (found.kind, found.user) == (raft.REQUEST_PUT, b"root")
+    assert raft.parse("Put", found.body).value == b"v"
+
+
+def test_of_a_request_that_may_hold_a_password_nothing_is_read() -> None:
+    raw = request(1100, block(1, b"alice") + block(2, b"hunter2"))
+    found = raft.parse_request(raw, 0, len(raw))
+    assert found.kind == 1100
+    assert found.body == b""
+    names = {
+        field.name
+        for name in ("Put", "Txn", "Alarm", "Header", "LeaseGrant")
+        for field in raft.log_messages()[name].DESCRIPTOR.fields
+    }
+    assert "password" not in names
+
+
+def test_a_request_of_etcds_first_store_changes_no_key() -> None:
+    raw = number(1, 9) + block(2, b"PUT") + block(3, b"/0/members") + block(4, b'{"name":"default"}')
+    assert raft.parse_request(raw, 0, len(raw)).kind == raft.REQUEST_V2
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        block(4, b"") + block(5, b""),
+        number(4, 1),
+        block(100, b"\xff"),
+        b"\x22\x05..",
+        as_apiserver(b"k", 1, b"")[:-3],
+    ],
+)
+def test_what_is_no_request(raw: bytes) -> None:
+    with pytest.raises(raft.Malformed):
+        raft.parse_request(raw, 0, len(raw))
+
+
+TABLE = {
+    "shop.v1.Item": [
+        WireField(1, "name", "optional", "string"),
+        WireField(2, "size", "optional", "int64"),
+        WireField(3, "tags", "repeated", "string"),
+        WireField(4, "counts", "repeated", "int32"),
+        WireField(5, "flag", "optional", ZERO_OR_ONE),
+    ],
+    "shop.v1.Order": [
+        WireField(1, "item", "optional", "shop.v1.Item"),
+        WireField(2, "by_name", "map", "shop.v1.Item", "string"),
+        WireField(3, "raw", "map", "bytes", "string"),
+        WireField(4, "part_of", "optional", "shop.v1.Order"),
+    ],
+}
+
+
+def test_maps_and_recursion() -> None:
+    data = entry(2, b"x", block(1, b"tea")) + entry(3, b"k", b"\xff") + block(4, entry(3, b"k", b"v"))
+    order: Any = build_pool(TABLE, "shop")["shop.v1.Order"].FromString(data)
+    assert order.by_name["x"].name == "tea"
+    assert dict(order.raw) == {"k": b"\xff"}
+    assert dict(order.part_of.raw) == {"k": b"v"}
+    assert order.SerializeToString(deterministic=True) == data
+
+
+def test_strings_must_be_utf8() -> None:
+    classes = build_pool(TABLE, "shop")
+    for data in (block(1, block(1, b"\xff")), block(1, block(3, b"\xff")), entry(3, b"\xff", b"")):
+        with pytest.raises(DecodeError):
+            classes["shop.v1.Order"].FromString(data)
+
+
+@pytest.mark.parametrize("number", [0, 1, 127, 128, 16383, 16384, 2**28 - 1, 2**28, 2**63 - 1, 2**64 - 1])
+def test_varint_round_trip(number: int) -> None:
+    assert read_varint(varint(number) + b"x", 0) == (number, len(varint(number)))
+
+
+def test_varint_drops_bits_beyond_64_like_go() -> None:
+    assert read_varint(b"\xff" * 9 + b"\x7f", 0) == (2**64 - 1, 10)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x80", b"\xff" * 5])
+def test_cut_varint(data: bytes) -> None:
+    with pytest.raises(VarintCut, match="cut inside a varint"):
+        read_varint(data, 0)
+
+
+def test_endless_varint() -> None:
+    with pytest.raises(VarintTooLong, match="more than ten bytes"):
+        read_varint(b"\xff" * 100, 0)
+
+
+def test_what_ends_before_the_data_is_cut() -> None:
+    with pytest.raises(VarintCut):
+        read_varint(b"\x80\x01", 0, 1)

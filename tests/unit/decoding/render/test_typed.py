@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 import sys
 from typing import Any
@@ -11,11 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etcdfix.decoding.protobuf.strict import StrictDecoder
+from etcdfix.decoding.render.fromjson import node_from_json
+from etcdfix.decoding.render.salvage import is_protobuf, salvage_envelope, salvage_json
 from etcdfix.decoding.render.typed import Renderer
 from etcdfix.decoding.schema import SCALAR_TYPES, Field, load_schema
 from etcdfix.errors import ProtobufMalformed
-from etcdfix.golang.gojsontext import encode_json, parse_exactly
-from etcdfix.testing.protobytes import block, entry, number, tag
+from etcdfix.golang.gojsontext import NumberLiteral, encode_json, parse_exactly
+from etcdfix.testing.protobytes import block, entry, number, tag, unknown
+from tests.support.secret_message import secret
 
 CORE = "k8s.io.api.core.v1."
 META = "k8s.io.apimachinery.pkg.apis.meta.v1."
@@ -199,3 +203,179 @@ def is_refused(message: str, data: bytes) -> bool:
     except ProtobufMalformed:
         return True
     return False
+
+
+def served(message: str, stored: dict[str, Any]) -> tuple[Any, int]:
+    node, misfits = node_from_json(schema, message, stored)
+    return renderer.render(message, node), misfits
+
+
+@pytest.mark.parametrize(
+    ("message", "stored", "shown"),
+    [
+        (
+            CORE + "Secret",
+            {"data": {"a": "AP8=", "b": None, "c": [1, 255]}},
+            {"data": {"a": "AP8=", "b": "", "c": "Af8="}},
+        ),
+        (
+            CORE + "Volume",
+            {"name": "v", "secret": {"secretName": "s"}},
+            {"name": "v", "secret": {"secretName": "s"}},
+        ),
+        (
+            CORE + "ResourceRequirements",
+            {"limits": {"cpu": 1.5, "b": " 1.5Gi ", "c": 2, "d": NumberLiteral("0.50"), "e": None}},
+            {"limits": {"b": "1536Mi", "c": "2", "cpu": "1500m", "d": "500m", "e": "0"}},
+        ),
+        (CORE + "HTTPGetAction", {"port": 80}, {"port": 80}),
+        (CORE + "HTTPGetAction", {"port": "web"}, {"port": "web"}),
+        (
+            META + "ObjectMeta",
+            {"creationTimestamp": "2020-01-01T01:00:00.5+01:00"},
+            {"creationTimestamp": "2020-01-01T00:00:00Z"},
+        ),
+        (META + "ObjectMeta", {"finalizers": ["a", None]}, {"finalizers": ["a", ""]}),
+        (META + "ManagedFieldsEntry", {"fieldsV1": {"f:a": {}}}, {"fieldsV1": {"f:a": {}}}),
+        (
+            "k8s.io.api.coordination.v1.LeaseSpec",
+            {"renewTime": "2020-01-01T00:00:00.000001Z", "leaseDurationSeconds": 1},
+            {"leaseDurationSeconds": 1, "renewTime": "2020-01-01T00:00:00.000001Z"},
+        ),
+        (
+            CRD + "JSONSchemaProps",
+            {"maximum": 1, "items": [{}], "additionalProperties": False, "nullable": True},
+            {"maximum": 1.0, "items": [{}], "additionalProperties": False, "nullable": True},
+        ),
+        (
+            "k8s.io.api.certificates.v1.CertificateSigningRequestSpec",
+            {"request": "", "signerName": "s", "extra": {"a": ["x"]}},
+            {"request": "", "signerName": "s", "extra": {"a": ["x"]}},
+        ),
+    ],
+)
+def test_values(message: str, stored: dict[str, Any], shown: dict[str, Any]) -> None:
+    value, misfits = served(message, stored)
+    value = {name: value[name] for name in shown}
+    assert (value, misfits) == (shown, 0)
+
+
+@pytest.mark.parametrize(
+    ("message", "stored"),
+    [
+        (CORE + "Secret", {"type": 1}),
+        (CORE + "Secret", {"immutable": "yes"}),
+        (CORE + "Secret", {"data": ["a"]}),
+        (CORE + "Secret", {"data": {"a": "?"}}),
+        (CORE + "Secret", {"data": {"a": [256]}}),
+        (CORE + "Secret", {"metadata": "a"}),
+        (CORE + "PodSpec", {"priority": 1 << 31}),
+        (CORE + "PodSpec", {"priority": 1.5}),
+        (CORE + "PodSpec", {"priority": True}),
+        (CORE + "PodSpec", {"containers": {}}),
+        (CORE + "PodSpec", {"containers": ["a"]}),
+        (CORE + "ResourceRequirements", {"limits": {"cpu": "much"}}),
+        (CORE + "ResourceRequirements", {"limits": {"cpu": True}}),
+        (CORE + "HTTPGetAction", {"port": 1 << 31}),
+        (CORE + "HTTPGetAction", {"port": []}),
+        (META + "ObjectMeta", {"creationTimestamp": "yesterday"}),
+        (META + "ObjectMeta", {"creationTimestamp": 1}),
+        (META + "APIResource", {"verbs": "get"}),
+    ],
+)
+def test_what_does_not_fit_is_left_out(message: str, stored: dict[str, Any]) -> None:
+    value, misfits = served(message, stored)
+    empty = served(message, {})[0]
+    assert misfits == 1
+    for name, shown in value.items():
+        assert shown in ([], {}) or shown == empty.get(name)
+
+
+def test_depth_of_json_costs_no_stack() -> None:
+    stored = parse_exactly(b'{"not":' * 3000 + b"{}" + b"}" * 3000)
+    assert sys.getrecursionlimit() < 3000
+    value, misfits = served(CRD + "JSONSchemaProps", stored)
+    depth = 0
+    while value:
+        value = value["not"]
+        depth += 1
+    assert (depth, misfits) == (3000, 0)
+
+
+RAW = secret(b"s1")
+STORED = unknown(b"v1", b"Secret", RAW)
+START = STORED.index(RAW)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"k8s\x00anything", True),
+        (b"k9s\x00\x0a\x00", True),
+        (b"\x00\x00s\x00\x0a", True),
+        (b"\x00\x00\x00\x00\x0a", False),
+        (b"k9s\x00", False),
+        (b"", False),
+    ],
+)
+def test_half_a_magic_is_enough(data: bytes, expected: bool) -> None:
+    assert is_protobuf(data) is expected
+
+
+def test_an_envelope_that_was_cut_off() -> None:
+    found = salvage_envelope(STORED[:-10])
+    assert found == (b"v1", b"Secret", START, len(STORED) - 10, True, False)
+    assert salvage_envelope(STORED[:-1]) == (b"v1", b"Secret", START, START + len(RAW), False, False)
+
+
+def test_a_wrong_length_of_the_object() -> None:
+    longer = STORED[: START - 1] + bytes([STORED[START - 1] + 5]) + STORED[START:]
+    assert salvage_envelope(longer) == (b"v1", b"Secret", START, START + len(RAW), False, False)
+
+
+@pytest.mark.parametrize("data", [STORED[:10], b"k8s\x00", b"k8s\x00\x0a\x7f", b"k8s\x00" + b"\xff" * 12])
+def test_no_object_in_it(data: bytes) -> None:
+    assert salvage_envelope(data) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ('{"a":1,"b":{"c":[1,"x"]}}', '{"a":1,"b":{"c":[1,"x"]}}'),
+        ('{"a":1,"b":{"c":[1,"x"', '{"a":1,"b":{"c":[1,"x"]}}'),
+        ('{"a":1,"b":{"c":[1,"x', '{"a":1,"b":{"c":[1]}}'),
+        ('{"a":1,"b":{"c', '{"a":1,"b":{}}'),
+        ('{"a":1,"b":{"c"', '{"a":1,"b":{}}'),
+        ('{"a":1,"b":{"c":', '{"a":1,"b":{}}'),
+        ('{"a":1,"b":', '{"a":1}'),
+        ('{"a":12', "{}"),
+        ('{"a":[1,2', '{"a":[1]}'),
+        ('{"a":true,"b":fals', '{"a":true}'),
+        ('{"a":"x\\', "{}"),
+        ('{"a":[[],[{}],{"b"', '{"a":[[],[{}],{}]}'),
+        ('{"a":1}x', '{"a":1}'),
+        ('{"a":"b" "c":1}', '{"a":"b"}'),
+        ('{"a":1x', "{}"),
+        ("{", "{}"),
+    ],
+)
+def test_json_up_to_its_damage(text: str, left: str) -> None:
+    found = salvage_json(text.encode())
+    assert found.value == json.loads(left)
+    assert found.whole is (text == left)
+
+
+def test_json_that_is_too_deep() -> None:
+    found = salvage_json(b'{"a":' + b"[" * 20_000)
+    assert found.value is not None
+    assert not found.whole
+
+
+@given(st.binary(max_size=80) | st.text('{}[],:"\\ truefalsn0123456789.eE-x').map(str.encode))
+def test_any_bytes(data: bytes) -> None:
+    for text in (data, b"{" + data, b'{"a":' + data):
+        salvage_json(text)
+    for value in (data, b"k8s\x00" + data, STORED[:8] + data):
+        if is_protobuf(value):
+            found = salvage_envelope(value)
+            assert found is None or found.start <= found.end <= len(value)

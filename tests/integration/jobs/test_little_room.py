@@ -148,8 +148,7 @@ def test_a_user_who_may_have_few_processes(ground: Ground, where: str, most: int
     options = {"preexec_fn": few_processes(USER + most, most)}
     ended = ground.scan(where=place, temporary=temporary, options=options).finish(120)
     if where == "etcd" and most < 10:
-        assert ended.code == SOURCE
-        assert ended.out == b""
+        assert (ended.code, ended.out) == (SOURCE, b"")
         assert "the system gives this process too few threads" in ended.err
         return
     assert ended.code in {FINDINGS, INCOMPLETE}, ended.err

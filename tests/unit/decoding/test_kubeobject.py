@@ -124,8 +124,7 @@ def test_custom_resources_in_cbor() -> None:
         + text(b"a") + b"\xf9\x3c\x00" + text(b"b") + text(b"\xff")
     )  # fmt: skip
     found = reader.custom_resource(b"\xd9\xd9\xf7\xa5" + members, WIDGETS)
-    assert found.encoding == "cbor"
-    assert found.value["metadata"] == {"name": "w"}
+    assert (found.encoding, found.value["metadata"]) == ("cbor", {"name": "w"})
     assert found.value["b"] == "\ufffd"
     assert b'"a":1,' in found.to_json()
     assert found.inconsistencies

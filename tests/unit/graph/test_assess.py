@@ -40,24 +40,21 @@ def codes(found: Assessment) -> dict[str, Risk]:
     return {reason.code: reason.risk for reason in found.reasons}
 
 
-def test_a_key_that_nobody_knows() -> None:
-    cluster = Cluster()
+def test_a_key_that_nobody_knows(cluster: Cluster) -> None:
     cluster.secret("s")
     source = cluster.source()
     assert assess(cluster.index(), source, cluster.examiner(), b"/registry/secrets/shop/never") is None
     assert assess(cluster.index(), source, cluster.examiner(), b"elsewhere") is None
 
 
-def test_a_volume_and_its_claim() -> None:
-    cluster = Cluster()
+def test_a_volume_and_its_claim(cluster: Cluster) -> None:
     key = cluster.break_(cluster.add("v1", "PersistentVolume", "pv"))
     cluster.add("v1", "PersistentVolumeClaim", "data", "shop", spec={"volumeName": "pv"})
     found = assessed(cluster, key)
     assert codes(found)["volume"] is Risk.HIGH
 
 
-def test_references_that_disagree_on_the_uid() -> None:
-    cluster = Cluster()
+def test_references_that_disagree_on_the_uid(cluster: Cluster) -> None:
     key = cluster.break_(cluster.add("apps/v1", "ReplicaSet", "r1", "shop"))
     for name, uid in (("a", "u-1"), ("b", "u-2"), ("c", "u-2")):
         cluster.pod(name, owners=(owner("ReplicaSet", "r1", uid=uid),))
@@ -68,8 +65,7 @@ def test_references_that_disagree_on_the_uid() -> None:
     assert found.collection.counts[Action.CASCADE_DELETED] == 3
 
 
-def test_volumes_and_tokens_tell_uids_too() -> None:
-    cluster = Cluster()
+def test_volumes_and_tokens_tell_uids_too(cluster: Cluster) -> None:
     claim = cluster.break_("/registry/persistentvolumeclaims/shop/data")
     reference = {"namespace": "shop", "name": "data", "uid": "u-claim"}
     cluster.add("v1", "PersistentVolume", "pv", spec={"claimRef": reference})
@@ -102,8 +98,7 @@ def walking(cluster: Cluster, *older: StoredValue | None, present: StoredValue) 
     return source
 
 
-def test_the_last_readable_revision_tells_type_account_and_owners() -> None:
-    cluster = Cluster()
+def test_the_last_readable_revision_tells_type_account_and_owners(cluster: Cluster) -> None:
     owners = (owner("ConfigMap", "a", api_version="v1"), owner("Deployment", "b", controller=True))
     annotations = {"kubernetes.io/service-account.name": "robot"}
     key = cluster.secret("web", type="kubernetes.io/tls", owners=owners, annotations=annotations)
@@ -119,8 +114,7 @@ def test_the_last_readable_revision_tells_type_account_and_owners() -> None:
 
 
 @pytest.mark.parametrize("lease", [0, 0x694D])
-def test_an_earlier_value_tells_and_says_whether_it_had_a_lease(lease: int) -> None:
-    cluster = Cluster()
+def test_an_earlier_value_tells_and_says_whether_it_had_a_lease(cluster: Cluster, lease: int) -> None:
     key = cluster.secret("s")
     good = StoredValue(key.encode(), cluster.values[key], 1, 1, 1, lease)
     found = assessed(
@@ -131,8 +125,7 @@ def test_an_earlier_value_tells_and_says_whether_it_had_a_lease(lease: int) -> N
     assert (found.last_known.basis, readable.at, readable.leased) == ("history", 8, bool(lease))
 
 
-def test_a_readable_revision_a_few_steps_back_is_found_without_the_history() -> None:
-    cluster = Cluster()
+def test_a_readable_revision_a_few_steps_back_is_found_without_the_history(cluster: Cluster) -> None:
     key = cluster.secret("s")
     good = StoredValue(key.encode(), cluster.values[key], 1, 1, 1, 0)
     worse = [StoredValue(key.encode(), BROKEN, number, 1, number, 0) for number in (2, 3)]
@@ -141,8 +134,7 @@ def test_a_readable_revision_a_few_steps_back_is_found_without_the_history() -> 
     assert (found.last_known.basis, found.last_known.revision) == ("history", 1)
 
 
-def test_one_of_many_is_not_looked_for_before_its_generation() -> None:
-    cluster = Cluster()
+def test_one_of_many_is_not_looked_for_before_its_generation(cluster: Cluster) -> None:
     key = cluster.secret("s")
     good = StoredValue(key.encode(), cluster.values[key], 1, 1, 1, 0)
     cluster.break_(key)
@@ -165,16 +157,14 @@ def test_one_of_many_is_not_looked_for_before_its_generation() -> None:
         ("import", []),
     ],
 )
-def test_a_pod_may_be_one_of_a_job(name: str, finalizers: list[str]) -> None:
-    cluster = Cluster()
+def test_a_pod_may_be_one_of_a_job(cluster: Cluster, name: str, finalizers: list[str]) -> None:
     cluster.add("batch/v1", "Job", "import", "shop")
     key = cluster.break_(cluster.pod(name))
     assert [f.name for f in assessed(cluster, key).finalizers] == finalizers
 
 
-def test_an_earlier_generation_does_not_hide_the_dependents_of_this_one() -> None:
+def test_an_earlier_generation_does_not_hide_the_dependents_of_this_one(cluster: Cluster) -> None:
     """One leftover still states the old uid; everything else belongs to the object that is there now."""
-    cluster = Cluster()
     key = cluster.add("apps/v1", "ReplicaSet", "r1", "shop")
     old = StoredValue(key.encode(), cluster.values[key], 3, 2, 2, 0)
     cluster.break_(key)
@@ -194,9 +184,8 @@ def test_an_earlier_generation_does_not_hide_the_dependents_of_this_one() -> Non
     ],
 )
 def test_an_earlier_generation_is_another_object(
-    stated: str, uid: str, basis: str, confidence: Confidence
+    cluster: Cluster, stated: str, uid: str, basis: str, confidence: Confidence
 ) -> None:
-    cluster = Cluster()
     key = cluster.add("apps/v1", "ReplicaSet", "r1", "shop")
     old = StoredValue(key.encode(), cluster.values[key], 3, 2, 2, 0)
     cluster.break_(key)
@@ -207,9 +196,10 @@ def test_an_earlier_generation_is_another_object(
 
 
 @pytest.mark.parametrize(("create_revision", "node"), [(1, "n1"), (2, "")])
-def test_a_broken_pod_ran_where_its_history_bound_it(create_revision: int, node: str) -> None:
+def test_a_broken_pod_ran_where_its_history_bound_it(
+    cluster: Cluster, create_revision: int, node: str
+) -> None:
     """Unless the key was created again since: then that was another Pod, which may have run elsewhere."""
-    cluster = Cluster()
     key = cluster.pod("p", spec={"nodeName": "n1"})
     old = StoredValue(key.encode(), cluster.values[key], 3, 1, 1, 0)
     cluster.break_(key)
@@ -219,8 +209,7 @@ def test_a_broken_pod_ran_where_its_history_bound_it(create_revision: int, node:
     assert found.node == node
 
 
-def test_custom_resource_definitions() -> None:
-    cluster = Cluster()
+def test_custom_resource_definitions(cluster: Cluster) -> None:
     key = cluster.define("example.com", "Widget")
     assert codes(assessed(cluster, cluster.break_(key)))["crd"] is Risk.HIGH
     cluster.add("example.com/v1", "Widget", "w", "shop")
@@ -228,8 +217,7 @@ def test_custom_resource_definitions() -> None:
     assert codes(found)["crd"] is Risk.CLUSTER_BREAKING
 
 
-def test_an_unreadable_claim_probably_had_its_finalizer() -> None:
-    cluster = Cluster()
+def test_an_unreadable_claim_probably_had_its_finalizer(cluster: Cluster) -> None:
     key = cluster.break_("/registry/persistentvolumeclaims/shop/data")
     (lost,) = assessed(cluster, key).finalizers
     assert (lost.name, lost.confidence) == ("kubernetes.io/pvc-protection", Confidence.POSSIBLE)
@@ -260,8 +248,9 @@ def test_an_unreadable_claim_probably_had_its_finalizer() -> None:
         ("v1", "ConfigMap", "kube-system", Risk.CLUSTER_BREAKING),
     ],
 )
-def test_a_kind_has_a_grade_of_its_own(api_version: str, kind: str, namespace: str, risk: Risk) -> None:
-    cluster = Cluster()
+def test_a_kind_has_a_grade_of_its_own(
+    cluster: Cluster, api_version: str, kind: str, namespace: str, risk: Risk
+) -> None:
     key = cluster.break_(cluster.add(api_version, kind, "x", namespace))
     assert assessed(cluster, key).risk is risk
 
@@ -274,14 +263,14 @@ def test_a_kind_has_a_grade_of_its_own(api_version: str, kind: str, namespace: s
         ("ServiceAccount", "default", "shop", "re-created"),
     ],
 )
-def test_objects_known_by_their_name(kind: str, name: str, namespace: str, code: str) -> None:
-    cluster = Cluster()
+def test_objects_known_by_their_name(
+    cluster: Cluster, kind: str, name: str, namespace: str, code: str
+) -> None:
     key = cluster.break_(cluster.add("v1", kind, name, namespace))
     assert codes(assessed(cluster, key)) == {code: Risk.LOW}
 
 
-def test_what_a_reference_leaves_open_is_no_object() -> None:
-    cluster = Cluster()
+def test_what_a_reference_leaves_open_is_no_object(cluster: Cluster) -> None:
     cluster.define("example.com", "Widget", scope="Cluster")
     cluster.add("example.com/v1", "Widget", "w", spec={"passwordSecretRef": {"name": "db"}})
     source = cluster.source()
@@ -308,8 +297,7 @@ def test_what_cannot_be_looked_into_is_a_doubt(monkeypatch: pytest.MonkeyPatch) 
     assert (found.risk, found.may_be_worse) == (Risk.LOW, True)
 
 
-def test_no_contents_of_a_secret_are_in_an_assessment() -> None:
-    cluster = Cluster()
+def test_no_contents_of_a_secret_are_in_an_assessment(cluster: Cluster) -> None:
     key = cluster.secret(
         "s", data={"password": b"never-to-be-shown"}, annotations={"note": "never-to-be-shown"}
     )

@@ -62,8 +62,7 @@ def stateful_set(cluster: Cluster, *, blocks: bool = False) -> str:
         (ORPHAN, DeletionResult.GONE, "it is gone after its reference was taken off 2 dependents"),
     ],
 )
-def test_the_three_policies(policy: Propagation, result: DeletionResult, text: str) -> None:
-    cluster = Cluster()
+def test_the_three_policies(cluster: Cluster, policy: Propagation, result: DeletionResult, text: str) -> None:
     found = told(cluster, stateful_set(cluster, blocks=True), policy)
     assert (found.result, found.possible) == (result, True)
     assert found.text == text
@@ -79,16 +78,16 @@ def test_the_three_policies(policy: Propagation, result: DeletionResult, text: s
         ({"terminating": True}, BACKGROUND),
     ],
 )
-def test_the_policy_where_nobody_asks_for_one(settings: dict[str, object], policy: Propagation) -> None:
-    cluster = Cluster()
+def test_the_policy_where_nobody_asks_for_one(
+    cluster: Cluster, settings: dict[str, object], policy: Propagation
+) -> None:
     key = cluster.add("v1", "ConfigMap", "c", "shop", **settings)  # type: ignore[arg-type]
     index = cluster.index()
     assert usual_policy(index, node_of(index, key)) is policy
 
 
 @pytest.mark.parametrize("policy", [BACKGROUND, FOREGROUND, ORPHAN])
-def test_dependents_that_cannot_be_read(policy: Propagation) -> None:
-    cluster = Cluster()
+def test_dependents_that_cannot_be_read(cluster: Cluster, policy: Propagation) -> None:
     key = cluster.add("v1", "ConfigMap", "c", "shop")
     cluster.break_(cluster.secret("sealed"))
     cluster.break_(cluster.secret("elsewhere", "pay"))
@@ -107,8 +106,7 @@ def test_dependents_that_cannot_be_read(policy: Propagation) -> None:
 
 
 @pytest.mark.parametrize("why", ["problems", "opaque"])
-def test_what_was_not_seen_may_hold_it(why: str) -> None:
-    cluster = Cluster()
+def test_what_was_not_seen_may_hold_it(cluster: Cluster, why: str) -> None:
     key = cluster.add("v1", "ConfigMap", "c", "shop")
     index = cluster.index()
     if why == "problems":
@@ -127,8 +125,7 @@ def test_what_was_not_seen_may_hold_it(why: str) -> None:
     }
 
 
-def test_an_object_that_cannot_be_looked_into() -> None:
-    cluster = Cluster()
+def test_an_object_that_cannot_be_looked_into(cluster: Cluster) -> None:
     key = cluster.add("v1", "ConfigMap", "c", "shop")
     index = cluster.index()
     node = node_of(index, key)
@@ -137,8 +134,7 @@ def test_an_object_that_cannot_be_looked_into() -> None:
     assert (found.result, "cannot be looked into" in found.text) == (DeletionResult.NOT_TOLD, True)
 
 
-def test_a_namespace_points_at_its_own_command() -> None:
-    cluster = Cluster()
+def test_a_namespace_points_at_its_own_command(cluster: Cluster) -> None:
     key = cluster.namespace("shop")
     cluster.secret("s")
     found = told(cluster, key)
@@ -165,8 +161,7 @@ def removal(cluster: Cluster, key: str, **settings: Any) -> Collection:
     return collect(index, node_of(index, key), **settings)
 
 
-def test_removal_does_not_concern_dependents_of_an_earlier_object() -> None:
-    cluster = Cluster()
+def test_removal_does_not_concern_dependents_of_an_earlier_object(cluster: Cluster) -> None:
     key = cluster.add("apps/v1", "ReplicaSet", "r1", "shop", uid="new")
     cluster.pod("old", owners=(owner("ReplicaSet", "r1", uid="old"),))
     cluster.pod("new", owners=(owner("ReplicaSet", "r1", uid="new"),))
@@ -217,8 +212,7 @@ def test_dependents_of_a_custom_resource_go_as_soon_as_it_is_served(
     cluster, key = widgets(crd)
     result = removal(cluster, key)
     assert result.deleted_by_resource == {"pods": 1, "replicasets.apps": 1}
-    assert result.counts[Action.CASCADE_DELETED] == 2
-    assert result.when_served == when_served
+    assert (result.counts[Action.CASCADE_DELETED], result.when_served) == (2, when_served)
     for decision in by_name(result.tree).values():
         assert said in decision.uncertain
         assert decision.uncertain.startswith("as soon as" if when_served else "")
@@ -247,8 +241,7 @@ def test_only_what_fits_is_taken_for_a_dependent() -> None:
     assert set(by_name(removal(cluster, key).tree)) == {"r1", "p"}
 
 
-def test_a_uid_from_elsewhere_finds_dependents_where_the_key_tells_no_group() -> None:
-    cluster = Cluster()
+def test_a_uid_from_elsewhere_finds_dependents_where_the_key_tells_no_group(cluster: Cluster) -> None:
     key = cluster.break_("/registry/widgets/shop/w")
     cluster.pod("p", owners=(WIDGET,))
     cluster.pod("q", owners=({**WIDGET, "uid": "uid-x"},))
@@ -259,16 +252,14 @@ def test_a_uid_from_elsewhere_finds_dependents_where_the_key_tells_no_group() ->
     assert found.uncertain.startswith("as soon as")
 
 
-def test_what_was_not_seen_is_not_absent() -> None:
-    cluster = Cluster()
+def test_what_was_not_seen_is_not_absent(cluster: Cluster) -> None:
     key = cluster.pod("p", owners=(owner("ReplicaSet", "gone"),))
     index = cluster.index(MemorySource(cluster.values, problems=["page 7 is damaged"]))
     node = node_of(index, key)
     assert judge(index, node, index.owners(node), {}).action is Action.FROZEN
 
 
-def test_a_long_chain_does_not_recurse() -> None:
-    cluster = Cluster()
+def test_a_long_chain_does_not_recurse(cluster: Cluster) -> None:
     key = cluster.add("v1", "ConfigMap", "c-0", "shop")
     length = 3000
     for number in range(1, length):
@@ -281,9 +272,8 @@ def test_a_long_chain_does_not_recurse() -> None:
 @pytest.mark.parametrize("version", ["extensions/v1beta1", "apps/v1beta2", "apps/v9"])
 @pytest.mark.parametrize("second", [False, True], ids=["alone", "beside-one-that-is-served"])
 def test_an_owner_in_a_version_that_nobody_serves_leaves_the_dependent_alone(
-    version: str, second: bool
+    cluster: Cluster, version: str, second: bool
 ) -> None:
-    cluster = Cluster()
     key = cluster.add("apps/v1", "ReplicaSet", "r1", "shop")
     owners = (
         owner("ReplicaSet", "r1", api_version=version),
@@ -296,8 +286,7 @@ def test_an_owner_in_a_version_that_nobody_serves_leaves_the_dependent_alone(
     assert decision.uncertain == ""
 
 
-def test_a_version_that_some_releases_serve_is_no_certainty() -> None:
-    cluster = Cluster()
+def test_a_version_that_some_releases_serve_is_no_certainty(cluster: Cluster) -> None:
     key = cluster.add("networking.k8s.io/v1", "Ingress", "i", "shop")
     cluster.add(
         "v1", "ConfigMap", "c", "shop", owners=(owner("Ingress", "i", api_version="extensions/v1beta1"),)
@@ -316,8 +305,9 @@ def test_a_version_that_some_releases_serve_is_no_certainty() -> None:
         ("replicasets", Action.FROZEN),
     ],
 )
-def test_a_kind_may_be_written_in_lower_case_and_in_no_other_way(kind: str, action: Action) -> None:
-    cluster = Cluster()
+def test_a_kind_may_be_written_in_lower_case_and_in_no_other_way(
+    cluster: Cluster, kind: str, action: Action
+) -> None:
     key = cluster.add("apps/v1", "ReplicaSet", "r1", "shop")
     pod = cluster.pod("p", owners=(owner(kind, "r1"),))
     found = [d.action for d in removal(cluster, key).tree]
@@ -327,8 +317,7 @@ def test_a_kind_may_be_written_in_lower_case_and_in_no_other_way(kind: str, acti
     assert judge(index, node_of(index, pod), owners, {node_of(index, key): Fate()}).action is action
 
 
-def test_what_managers_do_that_ran_before_and_that_started_since() -> None:
-    cluster = Cluster()
+def test_what_managers_do_that_ran_before_and_that_started_since(cluster: Cluster) -> None:
     key = cluster.break_(cluster.secret("a"))
     cluster.break_(cluster.secret("other", "pay"))
     of_secret = (owner("Secret", "a", api_version="v1"),)
@@ -348,11 +337,10 @@ def test_what_managers_do_that_ran_before_and_that_started_since() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_what_concerns_nobody_is_found_as_if_it_was_played_through(
-    seed: int, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clusters by chance: some objects own others, some cannot be read, some are being deleted."""
     chance = random.Random(seed)
-    cluster = Cluster()
     names = [f"m{number}" for number in range(8)]
     keys = []
     for name in names:
@@ -397,22 +385,19 @@ def foreground(cluster: Cluster, key: str) -> Collection:
     return collect(index, node_of(index, key), by_api=Propagation.FOREGROUND)
 
 
-def test_a_ring_that_is_being_deleted_already_stays() -> None:
-    cluster = Cluster()
+def test_a_ring_that_is_being_deleted_already_stays(cluster: Cluster) -> None:
     key = config(cluster, "a", "b")
     config(cluster, "b", "a", terminating=True, finalizers=("foregroundDeletion",))
     played = foreground(cluster, key)
     assert played.stays == "configmaps shop/b, and so on in a ring of owner references that nobody opens"
 
 
-def test_its_own_owner() -> None:
-    cluster = Cluster()
+def test_its_own_owner(cluster: Cluster) -> None:
     played = foreground(cluster, config(cluster, "a", "a"))
     assert played.stays == "itself: it is named as its own owner, and nobody takes that off"
 
 
-def test_a_cluster_scoped_dependent_of_a_namespaced_owner_blocks_for_ever() -> None:
-    cluster = Cluster()
+def test_a_cluster_scoped_dependent_of_a_namespaced_owner_blocks_for_ever(cluster: Cluster) -> None:
     key = config(cluster, "top")
     references = (owner("ConfigMap", "top", api_version="v1", blockOwnerDeletion=True),)
     cluster.add("rbac.authorization.k8s.io/v1", "ClusterRole", "wide", owners=references)
@@ -424,8 +409,7 @@ def test_a_cluster_scoped_dependent_of_a_namespaced_owner_blocks_for_ever() -> N
         assert collect(index, node_of(index, key), by_api=how).stays == ""
 
 
-def test_a_long_ring_and_a_long_chain() -> None:
-    cluster = Cluster()
+def test_a_long_ring_and_a_long_chain(cluster: Cluster) -> None:
     key = config(cluster, "c0", f"c{MANY - 1}")
     for number in range(1, MANY):
         config(cluster, f"c{number}", f"c{number - 1}")

@@ -48,8 +48,7 @@ def the_guess(index: ImpactIndex, dependent: str) -> tuple[str, bool]:
     return (index.ref(found.node).key if found.node >= 0 else ""), found.guess
 
 
-def test_the_namespace_of_each_dependent_counts() -> None:
-    cluster = Cluster()
+def test_the_namespace_of_each_dependent_counts(cluster: Cluster) -> None:
     key = cluster.add("example.com/v1", "Widget", "w", "one")
     pods = {namespace: cluster.pod("p", namespace, owners=(WIDGET,)) for namespace in ("any", "one", "zoo")}
     index = cluster.index()
@@ -57,8 +56,7 @@ def test_the_namespace_of_each_dependent_counts() -> None:
     assert the_guess(index, pods["any"]) == the_guess(index, pods["zoo"]) == ("", False)
 
 
-def test_an_object_of_a_known_kind_is_not_taken_for_one_of_an_unknown_kind() -> None:
-    cluster = Cluster()
+def test_an_object_of_a_known_kind_is_not_taken_for_one_of_an_unknown_kind(cluster: Cluster) -> None:
     key = cluster.add("v1", "ConfigMap", "w", "shop")
     pod = cluster.pod("p", owners=(WIDGET,))
     index = cluster.index()
@@ -66,8 +64,7 @@ def test_an_object_of_a_known_kind_is_not_taken_for_one_of_an_unknown_kind() -> 
     assert index.dependents(node_of(index, key), "uid-w") == []
 
 
-def test_a_uid_from_elsewhere_finds_those_that_state_it() -> None:
-    cluster = Cluster()
+def test_a_uid_from_elsewhere_finds_those_that_state_it(cluster: Cluster) -> None:
     key = cluster.break_("/registry/widgets/shop/w")
     for number in range(9):
         cluster.pod(f"p{number}", owners=({**WIDGET, "uid": f"uid-{number % 3}"},))
@@ -80,8 +77,7 @@ def test_a_uid_from_elsewhere_finds_those_that_state_it() -> None:
     assert index.dependents(node) == index.dependents(node, "uid-3") == []
 
 
-def test_a_cluster_scoped_owner_of_unknown_kind() -> None:
-    cluster = Cluster()
+def test_a_cluster_scoped_owner_of_unknown_kind(cluster: Cluster) -> None:
     key = cluster.add("example.com/v1", "Widget", "w")
     dependents = [
         cluster.pod("p", owners=(WIDGET,)),
@@ -94,8 +90,7 @@ def test_a_cluster_scoped_owner_of_unknown_kind() -> None:
     assert {the_guess(index, dependent) for dependent in dependents} == {(key, True)}
 
 
-def test_a_resource_is_called_after_its_kind() -> None:
-    cluster = Cluster()
+def test_a_resource_is_called_after_its_kind(cluster: Cluster) -> None:
     places = {"Policy": "policies", "Cluster": "clusters", "ClusterClass": "clusterclasses"}
     for kind, plural in places.items():
         cluster.break_(f"/registry/example.com/{plural}/shop/w")
@@ -106,8 +101,7 @@ def test_a_resource_is_called_after_its_kind() -> None:
         assert the_guess(index, f"/registry/pods/shop/{kind.lower()}") == expected
 
 
-def test_by_name_goes_only_what_has_no_uid_of_its_own() -> None:
-    cluster = Cluster()
+def test_by_name_goes_only_what_has_no_uid_of_its_own(cluster: Cluster) -> None:
     broken = cluster.break_("/registry/example.com/widgets/w")
     key = cluster.add("example.com/v1", "Widget", "w", "shop")
     pod = cluster.pod("p", owners=(WIDGET,))
@@ -118,8 +112,7 @@ def test_by_name_goes_only_what_has_no_uid_of_its_own() -> None:
     assert the_guess(cluster.index(), pod) == ("", False)
 
 
-def test_a_uid_that_belongs_to_something_else_rules_a_name_out() -> None:
-    cluster = Cluster()
+def test_a_uid_that_belongs_to_something_else_rules_a_name_out(cluster: Cluster) -> None:
     cluster.break_("/registry/example.com/widgets/shop/w")
     cluster.add("v1", "ConfigMap", "c", "shop", uid="uid-w")
     pod = cluster.pod("p", owners=(WIDGET,))
@@ -127,8 +120,7 @@ def test_a_uid_that_belongs_to_something_else_rules_a_name_out() -> None:
 
 
 @pytest.mark.parametrize("name", ["other/w", "../shop/w", "", "\ud800"])
-def test_a_name_does_not_lead_into_another_namespace(name: str) -> None:
-    cluster = Cluster()
+def test_a_name_does_not_lead_into_another_namespace(cluster: Cluster, name: str) -> None:
     cluster.define("example.net", "Gizmo")
     cluster.break_("/registry/example.com/widgets/other/w")
     reference = owner("Widget", name, api_version="example.com/v1")
@@ -136,8 +128,7 @@ def test_a_name_does_not_lead_into_another_namespace(name: str) -> None:
     assert the_guess(cluster.index(), dependent) == ("", False)
 
 
-def test_nobody_is_found_in_the_core_group_or_among_readable_kinds() -> None:
-    cluster = Cluster()
+def test_nobody_is_found_in_the_core_group_or_among_readable_kinds(cluster: Cluster) -> None:
     cluster.define("example.com", "Widget")
     cluster.break_("/registry/example.com/widgets/shop/w")
     cluster.break_("/registry/things/shop/w")
@@ -149,9 +140,8 @@ def test_nobody_is_found_in_the_core_group_or_among_readable_kinds() -> None:
     assert {the_guess(index, pod) for pod in pods} == {("", False)}
 
 
-def test_guessing_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guessing_is_bounded(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builder, "_MOST_HOLDERS_OF_A_UID", 2)
-    cluster = Cluster()
     for name in ("a", "b", "w"):
         cluster.add("example.org/v1", "Widget", name, "shop", uid="same")
     cluster.pod("q", owners=(owner("Widget", "w", api_version="example.org/v1", uid="same"),))
@@ -206,9 +196,10 @@ def test_what_is_not_looked_into_is_counted() -> None:
     assert cluster.index().opaque == 2
 
 
-def test_an_object_with_too_many_references_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_object_with_too_many_references_is_counted(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(builder, "_MOST_EDGES_OF_AN_OBJECT", 3)
-    cluster = Cluster()
     volumes = [{"name": f"v{n}", "secret": {"secretName": f"s{n}"}} for n in range(5)]
     pod = cluster.pod("p", spec={"volumes": volumes})
     owned = cluster.pod("q", owners=tuple(owner("ReplicaSet", f"r{n}") for n in range(5)))
@@ -268,8 +259,7 @@ def look(source: MemorySource, **settings: Any) -> ClusterIndex:
 def test_no_more_than_a_thousand_examinations_are_kept() -> None:
     values = {f"/registry/secrets/shop/s-{n:04}": SEALED for n in range(1100)}
     found = look(MemorySource(values), keep=lambda _found: True)
-    assert len(found.kept) == 1000
-    assert found.undetermined == 1100
+    assert (len(found.kept), found.undetermined) == (1000, 1100)
 
 
 def test_what_matters_more_takes_the_place_of_what_matters_less() -> None:
@@ -300,8 +290,7 @@ def test_groups_of_aggregated_apis_are_known_by_their_service_and_supposed_where
     assert look(cluster.source()).aggregated == {"wardle.example.com", "broken.example.com"}
 
 
-def test_every_key_passes_the_display() -> None:
-    cluster = Cluster()
+def test_every_key_passes_the_display(cluster: Cluster) -> None:
     cluster.pod("a")
     cluster.pod("b")
     seen: list[tuple[str, int | None, int]] = []

@@ -139,8 +139,7 @@ def test_a_cluster_in_order_has_none() -> None:
     assert (found.groups, found.count, found.size) == ((), 0, 0)
 
 
-def test_crd_gone_and_crd_unreadable() -> None:
-    cluster = Cluster()
+def test_crd_gone_and_crd_unreadable(cluster: Cluster) -> None:
     cluster.namespace("shop")
     cluster.add("gone.example.com/v1", "Widget", "w", "shop")
     cluster.break_(cluster.define("broken.example.com", "Widget"))

@@ -46,6 +46,11 @@ def entry_of(cluster: Cluster, key: str, folder: Path, *earlier: StoredValue) ->
 NOBODY = ("by hand", None, "")
 
 
+@pytest.fixture
+def cluster() -> Cluster:
+    return base()
+
+
 def openshift(cluster: Cluster) -> None:
     """Make it a cluster of OpenShift."""
     cluster.define("route.openshift.io", "Route")
@@ -77,9 +82,8 @@ def summary(entry: PlanEntry) -> tuple[str, str | None, str]:
     ],
 )  # fmt: skip
 def test_a_spec_that_names_the_secret_is_certain(
-    tmp_path: Path, group: str, kind: str, name: str, spec: dict[str, Any], maker: str
+    cluster: Cluster, tmp_path: Path, group: str, kind: str, name: str, spec: dict[str, Any], maker: str
 ) -> None:
-    cluster = base()
     cluster.define(group, kind)
     cluster.add(f"{group}/v1", kind, name, "shop", spec=spec)
     entry = entry_of(cluster, cluster.secret("target"), tmp_path)
@@ -87,8 +91,7 @@ def test_a_spec_that_names_the_secret_is_certain(
     assert entry.comes_back == "by-itself"
 
 
-def test_a_service_of_openshift_names_its_serving_certificate(tmp_path: Path) -> None:
-    cluster = base()
+def test_a_service_of_openshift_names_its_serving_certificate(cluster: Cluster, tmp_path: Path) -> None:
     annotations = {"service.beta.openshift.io/serving-cert-secret-name": "target"}
     cluster.add("v1", "Service", "api", "shop", annotations=annotations, spec={"clusterIP": "10.0.0.1"})
     key = cluster.secret("target")
@@ -104,13 +107,11 @@ def test_a_service_of_openshift_names_its_serving_certificate(tmp_path: Path) ->
 # ------------------------------------------------------------------------------------------ service-account tokens
 
 
-def test_a_token_in_its_accounts_list(tmp_path: Path) -> None:
-    cluster = base()
+def test_a_token_in_its_accounts_list(cluster: Cluster, tmp_path: Path) -> None:
     cluster.add("v1", "ServiceAccount", "robot", "shop", secrets=[{"name": "robot-token-x7k2p"}])
     entry = entry_of(cluster, cluster.secret("robot-token-x7k2p"), tmp_path)
     assert entry.recreated_by == "service-account token controller"
-    assert entry.recreate_confidence == "likely"
-    assert entry.comes_back == "after-a-step"
+    assert (entry.recreate_confidence, entry.comes_back) == ("likely", "after-a-step")
     assert "since 1.24" in entry.recreate_how
     assert entry.what == "Secret (service-account token), used by serviceaccounts robot"
 
@@ -122,8 +123,7 @@ def earlier_revision(key: str, value: bytes) -> StoredValue:
     return stored(key, value, mod_revision=6, create_revision=5, version=1)
 
 
-def test_the_owner_of_the_last_readable_revision(tmp_path: Path) -> None:
-    cluster = base()
+def test_the_owner_of_the_last_readable_revision(cluster: Cluster, tmp_path: Path) -> None:
     cluster.add(f"{CERT_MANAGER}/v1", "Certificate", "site", "shop", spec={})
     owners = (
         owner("ConfigMap", "first", api_version="v1"),
@@ -149,9 +149,8 @@ CERTIFICATE = f"{CERT_MANAGER}/v1"
     ("settings", "controller"), [({"uid": "younger"}, True), ({"terminating": True}, True), ({}, False)]
 )
 def test_an_owner_that_does_not_answer_for_it_makes_nothing(
-    tmp_path: Path, settings: dict[str, Any], controller: bool
+    cluster: Cluster, tmp_path: Path, settings: dict[str, Any], controller: bool
 ) -> None:
-    cluster = base()
     cluster.add(CERTIFICATE, "Certificate", "site", "shop", spec={}, **settings)
     reference = owner("Certificate", "site", api_version=CERTIFICATE, controller=controller)
     key = cluster.secret("target", owners=(reference,))
@@ -171,9 +170,8 @@ def test_an_owner_that_does_not_answer_for_it_makes_nothing(
 )
 @pytest.mark.parametrize("of_openshift", [False, True])
 def test_what_no_controller_of_kubernetes_makes_only_goes_with_its_owner(
-    tmp_path: Path, kind: str, api_version: str, *, controller: bool, of_openshift: bool
+    cluster: Cluster, tmp_path: Path, kind: str, api_version: str, *, controller: bool, of_openshift: bool
 ) -> None:
-    cluster = base()
     if of_openshift:
         openshift(cluster)
     cluster.add(api_version, kind, "web", "shop")
@@ -195,9 +193,15 @@ def test_what_no_controller_of_kubernetes_makes_only_goes_with_its_owner(
     ],
 )
 def test_what_a_controller_of_kubernetes_makes_for_an_owner_that_is_there(
-    tmp_path: Path, kind: str, api_version: str, made: str, made_version: str, maker: str, comes_back: str
+    cluster: Cluster,
+    tmp_path: Path,
+    kind: str,
+    api_version: str,
+    made: str,
+    made_version: str,
+    maker: str,
+    comes_back: str,
 ) -> None:
-    cluster = base()
     stored_version = "apps/v1" if api_version.startswith("extensions") else api_version
     cluster.add(stored_version, kind, "web", "shop")
     reference = owner(kind, "web", api_version=api_version, controller=True)
@@ -207,8 +211,7 @@ def test_what_a_controller_of_kubernetes_makes_for_an_owner_that_is_there(
     assert entry.comes_back == comes_back
 
 
-def test_a_claim_is_never_said_to_come_back(tmp_path: Path) -> None:
-    cluster = base()
+def test_a_claim_is_never_said_to_come_back(cluster: Cluster, tmp_path: Path) -> None:
     cluster.add("apps/v1", "StatefulSet", "db", "shop")
     key = cluster.add(
         "v1", "PersistentVolumeClaim", "data-db-0", "shop",
@@ -220,8 +223,7 @@ def test_a_claim_is_never_said_to_come_back(tmp_path: Path) -> None:
     assert "makes an EMPTY one" in entry.recreate_how
 
 
-def test_names_out_of_objects_are_safe_and_short(tmp_path: Path) -> None:
-    cluster = base()
+def test_names_out_of_objects_are_safe_and_short(cluster: Cluster, tmp_path: Path) -> None:
     hostile = "X\x1b]0;pwned\x07" + "\u202e" * 200
     annotations = {"kubernetes.io/service-account.name": hostile}
     key = cluster.secret("target", annotations=annotations, type=TOKEN_TYPE)
@@ -248,9 +250,13 @@ def test_names_out_of_objects_are_safe_and_short(tmp_path: Path) -> None:
     ],
 )
 def test_marks_of_the_last_readable_revision(
-    tmp_path: Path, kind: str, api_version: str, settings: dict[str, str], makers: tuple[str, str | None]
+    cluster: Cluster,
+    tmp_path: Path,
+    kind: str,
+    api_version: str,
+    settings: dict[str, str],
+    makers: tuple[str, str | None],
 ) -> None:
-    cluster = base()
     key = cluster.add(api_version, kind, "target", "shop", annotations=settings)
     assert summary(of_history(cluster, key, tmp_path))[:2] == makers
 
@@ -268,11 +274,10 @@ def test_marks_of_the_last_readable_revision(
         ("v1", "ConfigMap", "web", NOBODY[:2]),
     ],
 )
-def test_endpoints_are_kept_for_services_with_a_selector(
+def test_endpoints_are_kept_for_services_with_a_selector(cluster: Cluster,
     tmp_path: Path, api_version: str, kind: str, name: str,
     makers: tuple[str, str | None],
 ) -> None:  # fmt: skip
-    cluster = base()
     cluster.add("v1", "Service", "web", "shop", spec={"selector": {"app": "web"}})
     key = cluster.add(api_version, kind, name, "shop")
     entry = entry_of(cluster, key, tmp_path)
@@ -283,8 +288,7 @@ def test_endpoints_are_kept_for_services_with_a_selector(
         assert summary(of_history(cluster, key, tmp_path)) == NOBODY
 
 
-def test_a_token_of_the_last_readable_revision(tmp_path: Path) -> None:
-    cluster = base()
+def test_a_token_of_the_last_readable_revision(cluster: Cluster, tmp_path: Path) -> None:
     annotations = {"kubernetes.io/service-account.name": "robot"}
     key = cluster.secret("target", annotations=annotations, type="kubernetes.io/service-account-token")
     entry = entry_of(cluster, key, tmp_path, earlier_revision(key, cluster.values[key]))
@@ -383,9 +387,14 @@ RBAC, FLOW = "rbac.authorization.k8s.io/v1", "flowcontrol.apiserver.k8s.io/v1"
     ],
 )
 def test_secrets_by_their_names(
-    tmp_path: Path, namespace: str, name: str, maker: str, confidence: str | None, comes_back: str
+    cluster: Cluster,
+    tmp_path: Path,
+    namespace: str,
+    name: str,
+    maker: str,
+    confidence: str | None,
+    comes_back: str,
 ) -> None:
-    cluster = base()
     entry = entry_of(cluster, cluster.secret(name, namespace), tmp_path)
     assert (entry.recreated_by, entry.recreate_confidence, entry.comes_back) == (
         maker,
@@ -429,9 +438,15 @@ def test_secrets_by_their_names(
     ],
 )
 def test_other_kinds(
-    tmp_path: Path, api_version: str, kind: str, name: str, namespace: str, maker: str, confidence: str | None
+    cluster: Cluster,
+    tmp_path: Path,
+    api_version: str,
+    kind: str,
+    name: str,
+    namespace: str,
+    maker: str,
+    confidence: str | None,
 ) -> None:
-    cluster = base()
     entry = entry_of(cluster, cluster.add(api_version, kind, name, namespace), tmp_path)
     assert (entry.recreated_by, entry.recreate_confidence) == (maker, confidence)
 
@@ -448,8 +463,9 @@ def test_other_kinds(
         ("Secret", "default-dockercfg-x7k2p", "OpenShift"),
     ],
 )
-def test_openshift_makes_objects_in_openshift_only(tmp_path: Path, kind: str, name: str, maker: str) -> None:
-    cluster = base()
+def test_openshift_makes_objects_in_openshift_only(
+    cluster: Cluster, tmp_path: Path, kind: str, name: str, maker: str
+) -> None:
     cluster.add("v1", "ServiceAccount", "default", "shop", secrets=[{"name": "default-dockercfg-x7k2p"}])
     key = cluster.add("v1", kind, name, "shop")
     assert "OpenShift" not in entry_of(cluster, key, tmp_path).recreated_by
@@ -505,9 +521,13 @@ def custom(cluster: Cluster, resource: tuple[str, str, str, str], spec: dict[str
     ],
 )  # fmt: skip
 def test_secrets_called_after_a_custom_resource(
-    tmp_path: Path, resource: tuple[str, str, str, str], secret: str, maker: str, confidence: str | None
+    cluster: Cluster,
+    tmp_path: Path,
+    resource: tuple[str, str, str, str],
+    secret: str,
+    maker: str,
+    confidence: str | None,
 ) -> None:
-    cluster = base()
     key = cluster.secret(secret)
     assert summary(entry_of(cluster, key, tmp_path)) == NOBODY
     custom(cluster, resource)
@@ -517,9 +537,8 @@ def test_secrets_called_after_a_custom_resource(
 
 @pytest.mark.parametrize("path", [("bootstrap", "initdb", "secret"), ("superuserSecret",)])
 def test_a_secret_that_its_resource_is_told_to_use_is_the_users_own(
-    tmp_path: Path, path: tuple[str, ...]
+    cluster: Cluster, tmp_path: Path, path: tuple[str, ...]
 ) -> None:
-    cluster = base()
     spec: dict[str, Any] = {"name": "pg-app"}
     for name in reversed(path):
         spec = {name: spec}
@@ -543,9 +562,8 @@ def test_a_secret_that_its_resource_is_told_to_use_is_the_users_own(
     ],
 )
 def test_pods_are_called_after_their_owners(
-    tmp_path: Path, api_version: str, kind: str, owner_name: str, pod: str, maker: str
+    cluster: Cluster, tmp_path: Path, api_version: str, kind: str, owner_name: str, pod: str, maker: str
 ) -> None:
-    cluster = base()
     key = cluster.break_(cluster.pod(pod))
     assert entry_of(cluster, key, tmp_path).recreated_by == "by hand"
     cluster.add(api_version, kind, owner_name, "shop")
@@ -568,9 +586,8 @@ def test_pods_are_called_after_their_owners(
     ],
 )
 def test_words_and_dates_are_no_suffixes(
-    tmp_path: Path, above: str, api_version: str, kind: str, name: str, *, made: bool
+    cluster: Cluster, tmp_path: Path, above: str, api_version: str, kind: str, name: str, *, made: bool
 ) -> None:
-    cluster = base()
     version = {"CronJob": "batch/v1", "ServiceAccount": "v1"}.get(above, "apps/v1")
     cluster.add(version, above, "web", "shop")
     entry = entry_of(cluster, cluster.add(api_version, kind, name, "shop"), tmp_path)
@@ -585,9 +602,8 @@ def test_words_and_dates_are_no_suffixes(
     ],
 )
 def test_what_a_kubelet_makes_is_called_after_its_node(
-    tmp_path: Path, api_version: str, kind: str, name: str, namespace: str
+    cluster: Cluster, tmp_path: Path, api_version: str, kind: str, name: str, namespace: str
 ) -> None:
-    cluster = base()
     key = cluster.add(api_version, kind, name, namespace)
     assert entry_of(cluster, key, tmp_path).recreated_by in ("by hand", "its holder")
     cluster.add("v1", "Node", "node-1.example")
@@ -596,8 +612,7 @@ def test_what_a_kubelet_makes_is_called_after_its_node(
 
 
 @pytest.mark.parametrize("type_", ["Opaque", "helm.sh/release.v1"])
-def test_a_known_type_that_does_not_fit_the_name(tmp_path: Path, type_: str) -> None:
-    cluster = base()
+def test_a_known_type_that_does_not_fit_the_name(cluster: Cluster, tmp_path: Path, type_: str) -> None:
     entry = of_history(cluster, cluster.secret("sh.helm.release.v1.shop.v3", type=type_), tmp_path)
     assert (entry.recreated_by == "Helm") is (type_ != "Opaque")
 

@@ -113,15 +113,13 @@ def nested(path: str, value: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("place", POD_CARRIERS, ids=lambda place: place[1])
-def test_every_field_of_a_pod_spec_in_every_carrier(place: tuple[str, str]) -> None:
+def test_every_field_of_a_pod_spec_in_every_carrier(cluster: Cluster, place: tuple[str, str]) -> None:
     group, kind = place
-    cluster = Cluster()
     key = cluster.add(VERSIONS[group], kind, "x", "shop", **nested(POD_CARRIERS[place], POD_SPEC))
     assert uses(cluster, key) == POD_USES
 
 
-def test_replicas_share_their_references_and_keep_their_nodes() -> None:
-    cluster = Cluster()
+def test_replicas_share_their_references_and_keep_their_nodes(cluster: Cluster) -> None:
     keys = [cluster.pod(f"p{n}", spec={**POD_SPEC, "nodeName": f"n{n}"}) for n in range(3)]
     cluster.pod("stranger", "other", spec=POD_SPEC)
     index = cluster.index()
@@ -133,8 +131,7 @@ def test_replicas_share_their_references_and_keep_their_nodes() -> None:
         assert len(list(index.uses(node_of(index, key)))) == len(POD_USES)
 
 
-def test_generic_ephemeral_volumes() -> None:
-    cluster = Cluster()
+def test_generic_ephemeral_volumes(cluster: Cluster) -> None:
     template = {"spec": {"storageClassName": "fast"}}
     spec = {
         "nodeName": "n1",
@@ -167,8 +164,7 @@ CLAIM_REF = {"namespace": "shop", "name": "data", "uid": "u-claim"}
     ],
 )
 @pytest.mark.parametrize("inline", [False, True], ids=["PersistentVolume", "VolumeAttachment"])
-def test_secrets_of_volumes(source: dict[str, Any], target: str, inline: bool) -> None:
-    cluster = Cluster()
+def test_secrets_of_volumes(cluster: Cluster, source: dict[str, Any], target: str, inline: bool) -> None:
     spec = {**source, "claimRef": CLAIM_REF}
     if inline:
         attached = {"attacher": "d", "nodeName": "n", "source": {"inlineVolumeSpec": spec}}
@@ -179,8 +175,7 @@ def test_secrets_of_volumes(source: dict[str, Any], target: str, inline: bool) -
     assert found == ({f"secrets/{target}"} if target else set())
 
 
-def test_volume_and_claim_know_each_other() -> None:
-    cluster = Cluster()
+def test_volume_and_claim_know_each_other(cluster: Cluster) -> None:
     annotations = {
         "volume.kubernetes.io/provisioner-deletion-secret-name": "del",
         "volume.kubernetes.io/provisioner-deletion-secret-namespace": "infra",
@@ -261,9 +256,13 @@ def test_volume_and_claim_know_each_other() -> None:
     ids=lambda value: value if isinstance(value, str) and value[:1].isupper() else None,
 )  # fmt: skip
 def test_other_kinds(
-    api_version: str, kind: str, namespace: str, fields: dict[str, Any], expected: set[tuple[str, str]]
+    cluster: Cluster,
+    api_version: str,
+    kind: str,
+    namespace: str,
+    fields: dict[str, Any],
+    expected: set[tuple[str, str]],
 ) -> None:
-    cluster = Cluster()
     key = cluster.add(api_version, kind, "x", namespace, **fields)
     assert {(target, role) for target, role, _ in uses(cluster, key)} == expected
 
@@ -343,8 +342,9 @@ def test_parameters_that_are_custom_resources(
         ({}, "no-account", set()),
     ],
 )  # fmt: skip
-def test_volumes_of_azure_files(attributes: dict[str, str], handle: str, expected: set[str]) -> None:
-    cluster = Cluster()
+def test_volumes_of_azure_files(
+    cluster: Cluster, attributes: dict[str, str], handle: str, expected: set[str]
+) -> None:
     csi = {"driver": "file.csi.azure.com", "volumeHandle": handle, "volumeAttributes": attributes}
     key = cluster.add("v1", "PersistentVolume", "pv", spec={"csi": csi, "claimRef": CLAIM_REF})
     found = {name for name, _, _ in uses(cluster, key) if name.startswith("secrets/")}
@@ -394,8 +394,7 @@ def test_group_snapshots_and_their_class() -> None:
     }
 
 
-def test_literal_secrets_of_a_storage_class_and_of_a_claim_that_waits() -> None:
-    cluster = Cluster()
+def test_literal_secrets_of_a_storage_class_and_of_a_claim_that_waits(cluster: Cluster) -> None:
     base = "csi.storage.k8s.io/node-stage-secret"
     parameters = {f"{base}-name": "s", f"{base}-namespace": "infra"}
     found = cluster.add("storage.k8s.io/v1", "StorageClass", "fast", provisioner="d", parameters=parameters)

@@ -58,8 +58,7 @@ def test_the_decoy_has_no_users() -> None:
         assert users_of(index, node_of(index, "/registry/secrets/shop/decoy")) == ()
 
 
-def test_a_finished_pod_is_not_stopped_and_does_not_protect() -> None:
-    cluster = Cluster()
+def test_a_finished_pod_is_not_stopped_and_does_not_protect(cluster: Cluster) -> None:
     cluster.secret("s")
     spec = {"volumes": [{"name": "v", "secret": {"secretName": "s"}}]}
     cluster.pod("p", spec=spec, status={"phase": "Succeeded"})
@@ -87,9 +86,8 @@ def test_a_finished_pod_is_not_stopped_and_does_not_protect() -> None:
     ],
 )
 def test_warnings_of_users_that_no_reference_shows(
-    name: str, namespace: str, settings: dict[str, object], word: str
+    cluster: Cluster, name: str, namespace: str, settings: dict[str, object], word: str
 ) -> None:
-    cluster = Cluster()
     key = cluster.secret(name, namespace, **settings)
     index = cluster.index()
     (warning,) = state_of(index, key).warnings
@@ -312,8 +310,7 @@ def test_there_are_no_more_guesses_than_fields_and_paths_are_short() -> None:
     assert len(found.use.path) <= 160
 
 
-def test_without_a_namespace_a_name_counts_in_every_namespace() -> None:
-    cluster = Cluster()
+def test_without_a_namespace_a_name_counts_in_every_namespace(cluster: Cluster) -> None:
     cluster.define("cert-manager.io", "ClusterIssuer", "Cluster")
     cluster.secret("account-key", "cert-manager")
     cluster.secret("account-key", "elsewhere")
@@ -348,8 +345,7 @@ def test_without_a_namespace_a_name_counts_in_every_namespace() -> None:
     }
 
 
-def test_an_unreadable_secret_of_a_gateway_in_another_namespace_is_used() -> None:
-    cluster = Cluster()
+def test_an_unreadable_secret_of_a_gateway_in_another_namespace_is_used(cluster: Cluster) -> None:
     cluster.define("networking.istio.io", "Gateway")
     key = cluster.break_(cluster.secret("web-tls", "istio-system"))
     authorities = cluster.break_(cluster.secret("web-tls-cacert", "istio-system"))

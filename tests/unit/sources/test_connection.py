@@ -235,8 +235,7 @@ def test_segments_tell_at_which_revision_of_its_own_each_was_read() -> None:
     main = described.revision
     other = MemorySource(values("/registry/events/x/new", revision=70)).describe().revision
     at = {segment.from_key: segment.revision for segment in described.segments}
-    assert at["/registry/events/"] == other
-    assert at["/registry/leases/"] == other
+    assert (at["/registry/events/"], at["/registry/leases/"]) == (other, other)
     assert at["/registry/leases0"] == main
     assert list(described.segments) == sorted(described.segments, key=lambda segment: segment.from_key)
 

@@ -20,6 +20,7 @@ from etcdfix.errors import NotASnapshot, SourceError, SourceLocked
 from etcdfix.sources import dbfile
 from etcdfix.sources.dbfile import DatabaseFile
 from tests.support.bbolt_writer import database, put
+from tests.support.raising import raising
 
 ITEMS = [put(index + 2, b"/key/%04d" % index, b"value %d" % index * 20) for index in range(500)]
 
@@ -72,10 +73,7 @@ def test_wrong_trailer(tmp_path: Path, image: bytes, touched: bool) -> None:
 def test_hashing_without_a_thread_gives_the_same(
     tmp_path: Path, image: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def none_left(_thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", none_left)
+    monkeypatch.setattr(threading.Thread, "start", raising(RuntimeError("can't start new thread")))
     file = opened(tmp_path, image)
     file.start_hashing()
     assert file.integrity().sha256 == hashlib.sha256(image[:-32]).hexdigest()
@@ -162,10 +160,7 @@ def test_data_directory_of_etcd_names_the_file_inside(tmp_path: Path, inside: st
 
 
 def test_permission_denied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> int:
-        raise PermissionError(errno.EACCES, "Permission denied")
-
-    monkeypatch.setattr(os, "open", refuse)
+    monkeypatch.setattr(os, "open", raising(PermissionError(errno.EACCES, "Permission denied")))
     with pytest.raises(SourceError, match="permission denied"):
         DatabaseFile(tmp_path / "x")
 
@@ -199,18 +194,12 @@ def test_two_readers_share_the_file_and_hold_etcd_off(tmp_path: Path, image: byt
 
 
 def test_file_system_without_locks(tmp_path: Path, image: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
+    monkeypatch.setattr(fcntl, "flock", raising(OSError(errno.ENOLCK, "No locks available")))
     opened(tmp_path, image)
 
 
 def test_file_that_cannot_be_mapped(tmp_path: Path, image: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(errno.ENODEV, "No such device")
-
-    monkeypatch.setattr(mmap, "mmap", refuse)
+    monkeypatch.setattr(mmap, "mmap", raising(OSError(errno.ENODEV, "No such device")))
     with pytest.raises(SourceError, match="cannot be mapped: No such device"):
         opened(tmp_path, image)
 
@@ -222,8 +211,7 @@ def test_gzip_of_several_members_and_padding(tmp_path: Path, image: bytes) -> No
     halves = gzip.compress(image[:70_000]) + gzip.compress(b"") + bytes(100) + gzip.compress(image[70_000:])
     file = opened(tmp_path, halves + bytes(5000))
 
-    assert file.problems == []
-    assert file.image[:] == image
+    assert (file.problems, file.image[:]) == ([], image)
 
 
 def test_cut_gzip_keeps_what_came_out(tmp_path: Path, image: bytes) -> None:
@@ -288,10 +276,7 @@ def test_bomb_is_stopped_by_the_meta_page(tmp_path: Path, monkeypatch: pytest.Mo
 def test_temporary_file_that_cannot_be_made(
     tmp_path: Path, image: bytes, monkeypatch: pytest.MonkeyPatch, number: int, hint: str
 ) -> None:
-    def refuse(**_: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    monkeypatch.setattr(tempfile, "TemporaryFile", raising(OSError(number, os.strerror(number))))
     with pytest.raises(SourceError, match=f"cannot be unpacked in .*: {os.strerror(number)}") as caught:
         opened(tmp_path, gzip.compress(image))
     assert hint in caught.value.hint
@@ -301,12 +286,13 @@ def test_temporary_file_that_cannot_be_made(
 def test_disk_that_fills_up_while_unpacking(
     tmp_path: Path, image: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(_: bytes) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     closed = []
     monkeypatch.setattr(
-        tempfile, "TemporaryFile", lambda **_: SimpleNamespace(write=full, close=lambda: closed.append(True))
+        tempfile,
+        "TemporaryFile",
+        lambda **_: SimpleNamespace(
+            write=raising(OSError(errno.ENOSPC, "No space left on device")), close=lambda: closed.append(True)
+        ),
     )
     with pytest.raises(SourceError, match="No space left on device"):
         opened(tmp_path, gzip.compress(image))

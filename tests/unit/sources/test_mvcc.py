@@ -26,6 +26,7 @@ from etcdfix.sources.sortedruns import SortedRecords
 from etcdfix.wire.etcd import message
 from tests.support.bbolt_writer import database, delete, key_value, put, revision_key
 from tests.support.memory_source import stored
+from tests.support.raising import raising
 
 
 class Opened:
@@ -302,10 +303,7 @@ def test_sample_comes_from_all_over(
 
 
 def test_full_disk_is_a_source_error_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(**_: object) -> object:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    monkeypatch.setattr(tempfile, "TemporaryFile", raising(OSError(errno.ENOSPC, "No space left on device")))
     held = SortedRecords(max_records=2)
 
     with pytest.raises(SourceError, match="No space left on device") as caught:
@@ -317,10 +315,7 @@ def test_disk_that_fills_up_while_merging(monkeypatch: pytest.MonkeyPatch) -> No
     held = SortedRecords(max_records=2)
     held.extend([b"a", b"b"])
 
-    def full(**_: object) -> object:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    monkeypatch.setattr(tempfile, "TemporaryFile", raising(OSError(errno.ENOSPC, "No space left on device")))
     with pytest.raises(SourceError, match="No space left on device"):
         held.finish()
     held.close()

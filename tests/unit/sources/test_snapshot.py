@@ -126,8 +126,7 @@ def test_manifest_is_true_and_complete() -> None:
     listed = {entry["path"]: entry for entry in manifest}
     there = {str(path.relative_to(FIXTURES)) for path in FIXTURES.glob("*/*") if path.is_file()}
 
-    assert set(listed) == there
-    assert len(listed) == len(manifest)
+    assert (set(listed), len(listed)) == (there, len(manifest))
     for path, entry in listed.items():
         assert hashlib.sha256((FIXTURES / path).read_bytes()).hexdigest() == entry["sha256"]
         assert entry["test_keys_only"] is True

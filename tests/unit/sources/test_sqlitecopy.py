@@ -23,6 +23,7 @@ from etcdfix.inputs.ownfiles import SQLITE_MAGIC
 from etcdfix.sources import sqlitecopy
 from etcdfix.sources.sqlitecopy import SQLiteCopy
 from tests.support.kine import KineWriter
+from tests.support.raising import raising
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -137,10 +138,7 @@ def test_a_disk_without_locks_is_good_enough(
     filled(tmp_path / "state.db").close()
     left = what_a_kill_leaves(temporary)
 
-    def no_locks(_descriptor: int, _operation: int) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", no_locks)
+    monkeypatch.setattr(fcntl, "flock", raising(OSError(errno.ENOLCK, "No locks available")))
     with SQLiteCopy(tmp_path / "state.db") as copy:
         assert newest(copy) == 51
     assert list(temporary.iterdir()) == [left]  # it may be in use
@@ -407,9 +405,7 @@ def test_a_file_that_is_damaged_from_its_start(tmp_path: Path) -> None:
 def test_no_room_for_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(tmp_path / "state.db").close()
 
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
+    full = raising(OSError(28, "No space left on device"))
     monkeypatch.setattr(shutil, "copyfileobj", full)
     with pytest.raises(SourceError, match="No space left") as caught:
         SQLiteCopy(tmp_path / "state.db")
@@ -438,10 +434,7 @@ def test_no_room_for_what_the_log_adds_to_the_copy(tmp_path: Path, monkeypatch: 
 def test_an_unreadable_sector_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(tmp_path / "state.db", 3).close()
 
-    def broken(*_: object) -> None:
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(shutil, "copyfileobj", broken)
+    monkeypatch.setattr(shutil, "copyfileobj", raising(OSError(5, "Input/output error")))
     with pytest.raises(SourceError, match="cannot be read to its end") as caught:
         SQLiteCopy(tmp_path / "state.db")
     assert "ddrescue" in caught.value.hint

@@ -181,8 +181,7 @@ def test_a_request_and_who_asked() -> None:
 def test_of_a_request_that_may_hold_a_password_nothing_is_read() -> None:
     raw = request(1100, block(1, b"alice") + block(2, b"hunter2"))
     found = raft.parse_request(raw, 0, len(raw))
-    assert found.kind == 1100
-    assert found.body == b""
+    assert (found.kind, found.body) == (1100, b"")
     names = {
         field.name
         for name in ("Put", "Txn", "Alarm", "Header", "LeaseGrant")

@@ -10,6 +10,7 @@ from etcdfix.decoding.schema import load_schema
 from etcdfix.errors import ConversionFailed, DecodeError, KindUnknown, ProtobufMalformed
 from etcdfix.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
 from etcdfix.testing.protobytes import block, entry, number, object_meta, tag, unknown
+from tests.support.raising import raising
 from tests.support.secret_message import secret
 
 SCHEME = 'in scheme "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"'
@@ -39,10 +40,7 @@ def stored_secret(*more: bytes, metadata: tuple[bytes, ...] = ()) -> bytes:
 
 @pytest.fixture
 def no_strict_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise AssertionError("took the strict path")
-
-    monkeypatch.setattr(ProtobufDecoder, "_decode_strictly", fail)
+    monkeypatch.setattr(ProtobufDecoder, "_decode_strictly", raising(AssertionError("took the strict path")))
 
 
 @pytest.mark.usefixtures("no_strict_way")

@@ -21,6 +21,7 @@ from etcdfix.sources.etcd.tls import TLSMaterial
 from etcdfix.wire.descriptors import ReadMethod
 from etcdfix.wire.etcd import RANGE, READ_METHODS, STATUS, WATCH, message
 from tests.support.breaking_in import Heard, heard
+from tests.support.raising import raising
 from tests.support.scripted_etcd import ScriptedEtcd
 
 # Every method of etcd 3.6 that is not on the list of read methods: most write, the others are not needed.
@@ -253,10 +254,7 @@ def test_what_cannot_be_reached(endpoint: str, words: str) -> None:
 
 
 def test_no_thread_to_be_had(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_thread: Any) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(threading.Thread, "start", raising(RuntimeError("can't start new thread")))
     with pytest.raises(CallFailed, match="too few threads"):
         to(listener)
 
@@ -271,11 +269,8 @@ def test_no_socket_to_be_had(listener: socket.socket, monkeypatch: pytest.Monkey
                 raise OSError(24, "Too many open files")
             super().__init__(family, *given, **named)
 
-    def deny(*_given: Any) -> None:
-        raise PermissionError(1, "Operation not permitted")
-
     if call != "socket":
-        setattr(Denied, call, deny)
+        setattr(Denied, call, raising(PermissionError(1, "Operation not permitted")))
     with monkeypatch.context() as patched:
         patched.setattr(socket, "socket", Denied)
         with pytest.raises(CallFailed, match="no socket of its own"):

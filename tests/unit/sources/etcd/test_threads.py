@@ -18,6 +18,7 @@ from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
 from etcdfix.sources.etcd.threads import anything_stuck, do_in_time, require_threads
 from etcdfix.wire.etcd import RANGE, message
 from tests.support.never_done import NeverDone
+from tests.support.raising import raising
 from tests.support.scripted_etcd import ScriptedEtcd
 
 
@@ -70,10 +71,7 @@ def test_too_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_room_for_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """gRPC's own thread dies of a MemoryError, or the process of an abort: so room is asked for before."""
 
-    def refuse(*_arguments: object) -> NoReturn:
-        raise OSError(12, "Cannot allocate memory")
-
-    monkeypatch.setattr(mmap, "mmap", refuse)
+    monkeypatch.setattr(mmap, "mmap", raising(OSError(12, "Cannot allocate memory")))
     with pytest.raises(SourceUnreachable, match="too little memory: 64 MiB more are not to be had") as caught:
         require_threads()
     assert "ulimit -v" in caught.value.hint

@@ -33,16 +33,8 @@ TARGETS: Final = 8 if THOROUGH else 1
 MATERIALS: Final = tuple(bytes([number]) * 32 for number in (1, 1, 1, 2, 3, 4))
 """The last one is in no configuration."""
 NAMES: Final = (
-    "key1",
-    "key1",
-    "key1",
-    "key2",
-    "key1:more",
-    "lost",
-    "lost:er",
-    "2026-05-12T18:43:18Z",
-    "kez1",
-)
+    "key1", "key1", "key1", "key2", "key1:more", "lost", "lost:er", "2026-05-12T18:43:18Z", "kez1",
+)  # fmt: skip
 PREFIX: Final = "/registry/"
 PLACES: Final = (
     *["secrets/shop/"] * 3,

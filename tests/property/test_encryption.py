@@ -39,12 +39,9 @@ def _readers() -> list[ResourceTransformers]:
     more, kms = (f"{{kms: {{apiVersion: {v}, name: p, endpoint: 'unix:///x'}}}}" for v in ("v1", "v2"))
     identity = "{identity: {}}"
     lists = [
-        [cbc, gcm, box, kms, identity],
-        [identity, gcm, cbc],
-        [box, gcm, cbc, cbc, gcm],
-        [more, gcm],
+        [cbc, gcm, box, kms, identity], [identity, gcm, cbc], [box, gcm, cbc, cbc, gcm], [more, gcm],
         [identity],
-    ]
+    ]  # fmt: skip
     text = "apiVersion: v1\nkind: EncryptionConfig\nresources:\n"
     for number, listed in enumerate(lists):
         text += f"- resources: [r{number}]\n  providers: [{', '.join(listed)}]\n"
@@ -208,16 +205,9 @@ HEADER = b"apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration
 structure = ["- ", "  ", "\n", ", ", ": ", "? ", "{", "}", "[", "]", "\t", "---\n"]
 syntax = ["&a ", "*a", "<<: ", "!!int ", "'", '"', "|", ">", "~", "y", "0x1"]
 fields = [
-    "resources: ",
-    "[secrets]",
-    "providers:",
-    "aescbc: ",
-    "keys: ",
-    "name: k",
-    "secret: AA==",
-    "identity: {}",
-    "kms: ",
-]
+    "resources: ", "[secrets]", "providers:", "aescbc: ", "keys: ", "name: k", "secret: AA==",
+    "identity: {}", "kms: ",
+]  # fmt: skip
 pieces = st.sampled_from(structure + syntax + fields)
 
 

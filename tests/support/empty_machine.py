@@ -6,13 +6,9 @@ from collections.abc import MutableMapping
 from typing import Final
 
 FOR_TESTS: Final = (
-    "ETCDFIX_BENCH_",
-    "ETCDFIX_EXAM_",
-    "ETCDFIX_GOLDEN_DIR",
-    "ETCDFIX_REQUIRE_",
-    "ETCDFIX_TEST_",
+    "ETCDFIX_BENCH_", "ETCDFIX_EXAM_", "ETCDFIX_GOLDEN_DIR", "ETCDFIX_REQUIRE_", "ETCDFIX_TEST_",
     "ETCDFIX_UPDATE_SNAPSHOTS",
-)
+)  # fmt: skip
 """How the variables begin that the tests themselves read."""
 
 _NOWHERE: Final = "/nonexistent"

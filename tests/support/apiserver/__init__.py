@@ -27,14 +27,6 @@ from tests.support.apiserver.standin import StandIn
 from tests.support.apiserver.store import EtcdStore, KineStore, MemoryStore
 
 __all__ = [
-    "ADMIN",
-    "TOKEN",
-    "Answer",
-    "Behaviour",
-    "EtcdStore",
-    "KineStore",
-    "MemoryStore",
-    "Request",
-    "StandIn",
+    "ADMIN", "TOKEN", "Answer", "Behaviour", "EtcdStore", "KineStore", "MemoryStore", "Request", "StandIn",
     "User",
-]
+]  # fmt: skip

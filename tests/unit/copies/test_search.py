@@ -62,14 +62,10 @@ def finders_of(source: Source, places: Places) -> list[Finder]:
 @pytest.mark.parametrize(
     "values",
     [
-        (WHOLE, CUT),
-        (WHOLE, WHOLE, None),
-        (WHOLE, None, CUT),
-        (WHOLE, None, WHOLE, CUT),
-        (CUT, CUT, None),
+        (WHOLE, CUT), (WHOLE, WHOLE, None), (WHOLE, None, CUT), (WHOLE, None, WHOLE, CUT), (CUT, CUT, None),
         (CUT, WHOLE),
     ],
-)
+)  # fmt: skip
 def test_one_pass_tells_what_the_history_of_the_key_tells(values: tuple[bytes | None, ...]) -> None:
     source = source_of(*values)
     kept = KeptValues(source, InRanges([KeyRange(b"/registry/")]))

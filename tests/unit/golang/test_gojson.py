@@ -221,12 +221,8 @@ def test_numbers_keep_their_text(literal: str) -> None:
 
 def test_numbers_are_plain_where_they_can_be() -> None:
     assert [type(value) for value in parse_exactly(b"[1, 1.5, 1.50, 18446744073709551616, 1e400]")] == [
-        int,
-        float,
-        NumberLiteral,
-        int,
-        NumberLiteral,
-    ]
+        int, float, NumberLiteral, int, NumberLiteral,
+    ]  # fmt: skip
     assert parse_exactly(b"1.50") == 1.5
     assert pickle.loads(pickle.dumps(NumberLiteral("1.50"))).literal == "1.50"
 

@@ -13,14 +13,10 @@ from etcdfix.golang.gotime import RFC3339, RFC3339_MICRO, parse_error
 @pytest.mark.parametrize(
     "text",
     [
-        "2021-01-31T23:59:59Z",
-        "2020-02-29T00:00:00.123Z",
-        "2021-12-01T05:06:07+01:00",
-        "2021-12-01T05:06:07-24:60",
-        "0000-02-29T00:00:00Z",
-        "2021-01-01T1:02:03,5Z",
+        "2021-01-31T23:59:59Z", "2020-02-29T00:00:00.123Z", "2021-12-01T05:06:07+01:00",
+        "2021-12-01T05:06:07-24:60", "0000-02-29T00:00:00Z", "2021-01-01T1:02:03,5Z",
     ],
-)
+)  # fmt: skip
 def test_what_go_parses(text: str) -> None:
     assert parse_error(text, RFC3339) == ""
 
@@ -77,17 +73,13 @@ def test_micro_times_want_six_decimals(text: str, rest: str) -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (0, "1970-01-01T00:00:00Z"),
-        (951_782_399, "2000-02-28T23:59:59Z"),
-        (951_782_400, "2000-02-29T00:00:00Z"),
-        (-1, "1969-12-31T23:59:59Z"),
-        (253_402_300_800, "10000-01-01T00:00:00Z"),
-        (-62_135_596_801, "0000-12-31T23:59:59Z"),
-        (-62_167_219_201, "-0001-12-31T23:59:59Z"),
-        (-62_135_596_800, None),
+        (0, "1970-01-01T00:00:00Z"), (951_782_399, "2000-02-28T23:59:59Z"),
+        (951_782_400, "2000-02-29T00:00:00Z"), (-1, "1969-12-31T23:59:59Z"),
+        (253_402_300_800, "10000-01-01T00:00:00Z"), (-62_135_596_801, "0000-12-31T23:59:59Z"),
+        (-62_167_219_201, "-0001-12-31T23:59:59Z"), (-62_135_596_800, None),
         (-62_135_596_799, "0001-01-01T00:00:01Z"),
     ],
-)
+)  # fmt: skip
 def test_times_are_written_in_utc(seconds: int, text: str | None) -> None:
     assert gotime.format_time(seconds) == text
 
@@ -134,17 +126,11 @@ def test_parsed_times(text: str, layout: str, parsed: tuple[int, int] | None) ->
 @pytest.mark.parametrize(
     ("nanoseconds", "text"),
     [
-        (0, "0s"),
-        (1, "1ns"),
-        (1_500, "1.5µs"),
-        (2_000_000, "2ms"),
-        (1_000_000_000, "1s"),
-        (90_500_000_000, "1m30.5s"),
-        (3_600_000_000_000, "1h0m0s"),
-        (-5_400_000_000_001, "-1h30m0.000000001s"),
-        (-(1 << 63), "-2562047h47m16.854775808s"),
+        (0, "0s"), (1, "1ns"), (1_500, "1.5µs"), (2_000_000, "2ms"), (1_000_000_000, "1s"),
+        (90_500_000_000, "1m30.5s"), (3_600_000_000_000, "1h0m0s"),
+        (-5_400_000_000_001, "-1h30m0.000000001s"), (-(1 << 63), "-2562047h47m16.854775808s"),
     ],
-)
+)  # fmt: skip
 def test_durations_are_written_as_go_does(nanoseconds: int, text: str) -> None:
     assert gotime.format_duration(nanoseconds) == text
 
@@ -177,19 +163,9 @@ def test_durations_are_read_as_go_does(text: str, nanoseconds: int) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "-",
-        "s",
-        ".s",
-        "3",
-        "1m3",
-        "1mm",
-        "3 s",
-        "3S",
-        "5d",
-        "9223372036854775808ns",
+        "", "-", "s", ".s", "3", "1m3", "1mm", "3 s", "3S", "5d", "9223372036854775808ns",
         "99999999999999999999h",
     ],
-)
+)  # fmt: skip
 def test_what_is_no_duration(text: str) -> None:
     assert gotime.parse_duration(text) is None

@@ -179,17 +179,10 @@ def test_keys_that_stand_twice_are_listed(text: bytes, repeated: list[tuple[str,
 @pytest.mark.parametrize(
     ("path", "line"),
     [
-        (("a",), 1),
-        (("a", 0), 2),
-        (("a", 1), 3),
-        (("a", 1, "b"), 4),
-        (("a", 1, "b", "none"), 4),
-        (("a", 2), 1),
-        (("c", "b"), 4),
-        (("d", "b"), 7),
-        (("none", "b"), 0),
+        (("a",), 1), (("a", 0), 2), (("a", 1), 3), (("a", 1, "b"), 4), (("a", 1, "b", "none"), 4),
+        (("a", 2), 1), (("c", "b"), 4), (("d", "b"), 7), (("none", "b"), 0),
     ],
-)
+)  # fmt: skip
 def test_lines_of_members(path: tuple[str | int, ...], line: int) -> None:
     assert goyaml.line_of(b"a:\n- 1\n- &x\n  b: 2\n\nc: *x\nd: {<<: *x}\n", path) == line
 

@@ -96,14 +96,10 @@ UNKNOWN = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
 @pytest.mark.parametrize(
     ("node", "told", "node_state", "past_grace"),
     [
-        (None, True, "absent", True),
-        (None, False, "absent", False),
-        (UNKNOWN, True, "not-ready", True),
-        (UNKNOWN, False, "not-ready", False),
-        (READY, True, "ready", True),
-        (READY, False, "", False),
+        (None, True, "absent", True), (None, False, "absent", False), (UNKNOWN, True, "not-ready", True),
+        (UNKNOWN, False, "not-ready", False), (READY, True, "ready", True), (READY, False, "", False),
     ],
-)
+)  # fmt: skip
 def test_a_pod_that_no_kubelet_ends(
     ending: Cluster, node: dict[str, object] | None, told: bool, node_state: str, past_grace: bool
 ) -> None:

@@ -161,13 +161,10 @@ def test_an_owner_that_does_not_answer_for_it_makes_nothing(
 @pytest.mark.parametrize(
     ("kind", "api_version"),
     [
-        ("Deployment", "apps/v1"),
-        ("StatefulSet", "apps/v1"),
-        ("ConfigMap", "v1"),
-        ("Service", "v1"),
+        ("Deployment", "apps/v1"), ("StatefulSet", "apps/v1"), ("ConfigMap", "v1"), ("Service", "v1"),
         ("Pod", "v1"),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("of_openshift", [False, True])
 def test_what_no_controller_of_kubernetes_makes_only_goes_with_its_owner(
     cluster: Cluster, tmp_path: Path, kind: str, api_version: str, *, controller: bool, of_openshift: bool
@@ -310,16 +307,10 @@ def claimed(resource: str, spec: Any, *, name: str = "own") -> list[tuple[str, s
 @pytest.mark.parametrize(
     ("policy", "creates"),
     [
-        (None, True),
-        ("", True),
-        ("Owner", True),
-        ("Orphan", True),
-        ("Merge", False),
-        ("None", False),
-        ("Something", False),
-        (["Owner"], False),
+        (None, True), ("", True), ("Owner", True), ("Orphan", True), ("Merge", False), ("None", False),
+        ("Something", False), (["Owner"], False),
     ],
-)
+)  # fmt: skip
 def test_external_secrets_create_by_their_policy(policy: Any, creates: bool) -> None:
     spec = {"target": {"name": "target", "creationPolicy": policy}}
     assert claimed("externalsecrets", spec) == ([("shop", "target")] if creates else [])
@@ -426,17 +417,13 @@ def test_secrets_by_their_names(
         (RBAC, "Role", "system:controller:token-cleaner", "shop", "by hand", None),
         (RBAC, "Role", "system:controller:bootstrap-signer", "kube-public", "kube-apiserver", "likely"),
         (
-            RBAC,
-            "RoleBinding",
-            "system::leader-locking-kube-scheduler",
-            "kube-system",
-            "kube-apiserver",
+            RBAC, "RoleBinding", "system::leader-locking-kube-scheduler", "kube-system", "kube-apiserver",
             "likely",
         ),
         (FLOW, "FlowSchema", "kube-scheduler", "", "kube-apiserver", "likely"),
         (FLOW, "PriorityLevelConfiguration", "workload-low", "", "kube-apiserver", "likely"),
     ],
-)
+)  # fmt: skip
 def test_other_kinds(
     cluster: Cluster,
     tmp_path: Path,

@@ -326,14 +326,11 @@ def test_without_a_namespace_a_name_counts_in_every_namespace(cluster: Cluster) 
     used = {
         secret: [(u.object.name, u.path, u.stops, u.heuristic) for u in users_of(index, node)]
         for secret in (
-            "cert-manager/account-key",
-            "elsewhere/account-key",
-            "cert-manager/other",
-            "cert-manager/stated",
-            "elsewhere/stated",
+            "cert-manager/account-key", "elsewhere/account-key", "cert-manager/other",
+            "cert-manager/stated", "elsewhere/stated",
         )
         if (node := node_of(index, f"/registry/secrets/{secret}")) is not None
-    }
+    }  # fmt: skip
     account = ("letsencrypt", "spec.acme.privateKeySecretRef", Stops.PERHAPS, True)
     stated = ("letsencrypt", "spec.acme.solver.secretRef", Stops.PERHAPS, True)
     assert used == {

@@ -203,13 +203,9 @@ def test_each_key_comes_from_its_own_etcd_in_the_order_of_all() -> None:
     said: list[str] = []
     source = several(said)
     assert keys(source, b"") == [
-        ("/a", 5),
-        ("/registry/configmaps/x/a", 5),
-        ("/registry/events/x/new", 70),
-        ("/registry/leases/x/l", 70),
-        ("/registry/pods/x/a", 5),
-        ("/z", 5),
-    ]
+        ("/a", 5), ("/registry/configmaps/x/a", 5), ("/registry/events/x/new", 70),
+        ("/registry/leases/x/l", 70), ("/registry/pods/x/a", 5), ("/z", 5),
+    ]  # fmt: skip
     assert [one.key for one in values_of(source.pages(b""))] == [one.key for one in source.current(b"")]
     assert said[0].startswith("left out: 1 key of the main etcd")
 

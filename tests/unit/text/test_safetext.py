@@ -83,18 +83,10 @@ def test_plain_keys_are_named_as_they_are(key: bytes) -> None:
         b"/registry/x/a[1]",
     ],
     ids=[
-        "not-utf8",
-        "control",
-        "bidi",
-        "option",
-        "resource",
-        "prefix",
-        "empty",
-        "star",
-        "question",
+        "not-utf8", "control", "bidi", "option", "resource", "prefix", "empty", "star", "question",
         "bracket",
     ],
-)
+)  # fmt: skip
 def test_other_keys_are_named_by_base64(key: bytes) -> None:
     option, _, encoded = key_word(key).partition(":")
     assert option == "base64"
@@ -192,14 +184,10 @@ def test_no_base64_of_a_withheld_key() -> None:
 @pytest.mark.parametrize(
     ("at", "seconds"),
     [
-        ("1970-01-01T00:01:00Z", 60),
-        ("1970-01-01T01:01:00+01:00", 60),
-        ("1960-01-01T00:00:00Z", 0),
-        ("", 0),
-        ("yesterday", 0),
-        ("0001-01-01T00:00:00+23:59", 0),
+        ("1970-01-01T00:01:00Z", 60), ("1970-01-01T01:01:00+01:00", 60), ("1960-01-01T00:00:00Z", 0),
+        ("", 0), ("yesterday", 0), ("0001-01-01T00:00:00+23:59", 0),
     ],
-)
+)  # fmt: skip
 def test_a_time_in_seconds(at: str, seconds: int) -> None:
     assert unix_seconds(at) == seconds
 

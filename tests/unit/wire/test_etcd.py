@@ -103,16 +103,11 @@ def test_the_read_methods() -> None:
     listed |= {USER_GET, ROLE_GET}
     assert set(READ_METHODS.values()) == listed
     assert set(READ_METHODS) == {
-        "/etcdserverpb.KV/Range",
-        "/etcdserverpb.Watch/Watch",
-        "/etcdserverpb.Maintenance/Status",
-        "/etcdserverpb.Maintenance/Alarm",
-        "/etcdserverpb.Cluster/MemberList",
-        "/etcdserverpb.Lease/LeaseTimeToLive",
-        "/etcdserverpb.Auth/Authenticate",
-        "/etcdserverpb.Auth/UserGet",
-        "/etcdserverpb.Auth/RoleGet",
-    }
+        "/etcdserverpb.KV/Range", "/etcdserverpb.Watch/Watch", "/etcdserverpb.Maintenance/Status",
+        "/etcdserverpb.Maintenance/Alarm", "/etcdserverpb.Cluster/MemberList",
+        "/etcdserverpb.Lease/LeaseTimeToLive", "/etcdserverpb.Auth/Authenticate",
+        "/etcdserverpb.Auth/UserGet", "/etcdserverpb.Auth/RoleGet",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("method", READ_METHODS.values(), ids=lambda method: method.path)

@@ -299,15 +299,10 @@ def test_refusals(data: bytes, message: str, offset: int) -> None:
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [
-        (b"", True),
-        (UPSTREAM_SECRET[20:-4], True),
-        (UPSTREAM_SECRET[20:-5], False),
-        (b"\x00\x00", False),
-        (tag(1 << 29, 0) + b"\x00", False),
-        (tag(1, 4), False),
-        (tag(1, 3) + tag(1, 4), True),
+        (b"", True), (UPSTREAM_SECRET[20:-4], True), (UPSTREAM_SECRET[20:-5], False), (b"\x00\x00", False),
+        (tag(1 << 29, 0) + b"\x00", False), (tag(1, 4), False), (tag(1, 3) + tag(1, 4), True),
         (b"\xff" * 12, False),
     ],
-)
+)  # fmt: skip
 def test_well_formed(raw: bytes, expected: bool) -> None:
     assert is_well_formed(raw) is expected

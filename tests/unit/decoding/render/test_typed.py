@@ -310,14 +310,10 @@ START = STORED.index(RAW)
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        (b"k8s\x00anything", True),
-        (b"k9s\x00\x0a\x00", True),
-        (b"\x00\x00s\x00\x0a", True),
-        (b"\x00\x00\x00\x00\x0a", False),
-        (b"k9s\x00", False),
-        (b"", False),
+        (b"k8s\x00anything", True), (b"k9s\x00\x0a\x00", True), (b"\x00\x00s\x00\x0a", True),
+        (b"\x00\x00\x00\x00\x0a", False), (b"k9s\x00", False), (b"", False),
     ],
-)
+)  # fmt: skip
 def test_half_a_magic_is_enough(data: bytes, expected: bool) -> None:
     assert is_protobuf(data) is expected
 

@@ -75,22 +75,14 @@ def test_a_password_in_an_endpoint_is_not_repeated(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "here"),
     [
-        ("127.0.0.1:2379", True),
-        ("0.0.0.0:2379", True),
-        ("localhost:2379", True),
-        ("unix:///run/etcd.sock", True),
-        ("http://NODE-1:2379", True),
-        ("node-1.example.com:2379", True),
-        ("192.0.2.1:2379", False),
-        ("https://[2001:db8::1]:2379", False),
-        ("[fe80::1%25nowhere]:2379", False),
-        ("unixhost.example:2379", False),
-        ("localhost.example.com:2379", False),
-        ("node-1.example.org:2379", False),
-        (f"{'a' * 70}.example:2379", False),
-        ("a..b:2379", False),
+        ("127.0.0.1:2379", True), ("0.0.0.0:2379", True), ("localhost:2379", True),
+        ("unix:///run/etcd.sock", True), ("http://NODE-1:2379", True), ("node-1.example.com:2379", True),
+        ("192.0.2.1:2379", False), ("https://[2001:db8::1]:2379", False),
+        ("[fe80::1%25nowhere]:2379", False), ("unixhost.example:2379", False),
+        ("localhost.example.com:2379", False), ("node-1.example.org:2379", False),
+        (f"{'a' * 70}.example:2379", False), ("a..b:2379", False),
     ],
-)
+)  # fmt: skip
 def test_what_is_on_this_machine(text: str, here: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "Node-1.example.com")
     assert parse_endpoint(text, has_tls_material=False).is_here() is here

@@ -72,8 +72,6 @@ class BoltWriter:
     """Pages of one database, written as they come; metas last.
 
     Args:
-        file: Seekable binary file.
-        page_size: Bytes per page.
         freelist: Store an (empty) freelist page, or none as etcd does.
     """
 

@@ -40,14 +40,9 @@ class Scene(NamedTuple):
     """One change that is about to be made, and to die.
 
     Attributes:
-        key: Which key is changed.
-        change: Names the change.
         subject: What the order says it is about.
         make: Makes it, by the way that a ground names; the last argument has it tried out only.
-        ground: Where.
-        before: What stands at the key.
         is_done: Whether what stands there is what the change was for.
-        done: What the outcome is called then.
         refused: By which rule it is refused where it was made already.
         reconciled: What ``log settle`` says of an open intent where it was made.
     """
@@ -203,9 +198,6 @@ def check_death(scene: Scene, after: Aftermath, answer: Answer, *, reconcile: bo
     """Hold what a death left behind against the only two possibilities, then repair and try again.
 
     Args:
-        scene: The change.
-        after: What it left.
-        answer: How it ended.
         reconcile: Before it is tried again; else the second attempt does.
     """
     # A death while the transaction was on its way: etcd alone knows.
@@ -282,14 +274,9 @@ def die_everywhere(
     """Make a change until it lives, each time on a key and in folders of its own; return the steps that it has.
 
     Args:
-        mortals: Make it.
-        base: Where.
-        folder: Takes the folders.
-        capfd: Of the test.
         prepare: Puts a target of this name on the ground, and says what is to be done to it.
         clear: Takes a value away that stands at a key in the end.
         first: Begin with this step; "" begins with the first of all. Up to ``confirm`` nothing is written anywhere.
-        reconcile: See :func:`check_death`.
         of: Die at one in so many steps; at each of them where tests are thorough.
     """
     stride = 1 if THOROUGH else of

@@ -81,12 +81,7 @@ class Registry:
     ``good-1``, which aescbc key1 opens, and ``broken``, which is cut short and older than they are.
 
     Attributes:
-        etcd: The server.
         endpoints: Where commands reach it; a proxy may stand before it.
-        prefix: Storage prefix, without a slash at its end.
-        config: Path of the EncryptionConfiguration.
-        backups: Directory for them.
-        log: The audit log.
     """
 
     def __init__(

@@ -24,12 +24,7 @@ class CutPoint(NamedTuple):
 
 
 class CuttingProxy(Stopping):
-    """Passes bytes on, on as many connections as are made, TLS too where nothing is counted.
-
-    Attributes:
-        endpoint: Where it listens.
-        was_cut: Whether the point was reached.
-    """
+    """Passes bytes on, on as many connections as are made, TLS too where nothing is counted."""
 
     def __init__(self, upstream: str, listener: socket.socket | None = None) -> None:
         self._upstream = upstream

@@ -103,7 +103,6 @@ def check(words: list[str], *, whole: bool = True) -> None:
     """Raise where a command is none of ours, and none of the known ones.
 
     Args:
-        words: The program, and what stands behind it.
         whole: Nothing that it needs may lack; a sentence may name a command without all of that.
 
     Raises:

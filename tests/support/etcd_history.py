@@ -107,7 +107,6 @@ class LiveHistory(MemorySource):
     """The same as a live etcd would show it; counts what it is asked.
 
     Args:
-        etcd: What it shows.
         unsorted: Superseded values come in the order of their revisions.
     """
 

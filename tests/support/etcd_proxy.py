@@ -29,8 +29,6 @@ class EtcdProxy(Stopping):
     """Passes every method on as raw bytes.
 
     Attributes:
-        endpoint: Where it listens.
-        calls: Path of each call that arrived, in order.
         before: Called with the path and the first request of each call before it is passed on; a
             :class:`Refusal` goes back to the caller instead.
     """

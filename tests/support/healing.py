@@ -53,8 +53,6 @@ class LostKeyCluster(Registry):
 
     Attributes:
         p1: The server of the kubeconfig; it has loaded the new configuration, and keeps its cache.
-        kubeconfig: Its path.
-        saved: Directory of what was rescued.
     """
 
     def __init__(
@@ -226,7 +224,6 @@ class LostKeyKineCluster(LostKeyCluster):
     """The same on k3s with SQLite: there is no etcd, and commands read the file of kine.
 
     Attributes:
-        store: Where the API servers keep their objects.
         file: The file that commands read: that of the store, until a test names another.
     """
 

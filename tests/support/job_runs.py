@@ -64,12 +64,7 @@ class Ended(NamedTuple):
 
 @dataclass
 class Command:
-    """One command in a process group and a temporary directory of its own.
-
-    Attributes:
-        temporary: Its directory for temporary files.
-        process: The process that was started.
-    """
+    """One command in a process group and a temporary directory of its own."""
 
     temporary: Path
     arguments: Sequence[str | Path]
@@ -153,16 +148,7 @@ class Command:
 class Ground:
     """A store in an etcd, and scans of it.
 
-    Args:
-        endpoint: Of the etcd.
-        folder: Gets the directory of temporary files, and the configuration that reads :func:`pairs`.
-        more: Options of every scan.
-        configuration: Another configuration.
-
     Attributes:
-        folder: As given.
-        configuration: Of every scan.
-        temporary: Where scans have their temporary files.
         alone: How a scan with one job ended.
         expected: What the report of that one says, without times.
     """

@@ -50,13 +50,7 @@ def node(name: str, line: bytes | None, annotation: str = "k3s.io/encryption-con
 
 
 class K3s:
-    """A datastore, and the command that recovers configurations from it.
-
-    Attributes:
-        server: The etcd.
-        folder: For files.
-        token: File of the token.
-    """
+    """A datastore, and the command that recovers configurations from it."""
 
     def __init__(self, server: EtcdServer, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
         self.server = server

@@ -15,9 +15,7 @@ class Case(NamedTuple):
     """One case.
 
     Attributes:
-        build: Fills a cluster.
         role: The role in which the Secret is used, "" for none.
-        user: Name of the user.
         protected: Whether the KEP's controller would hold a deletion back.
     """
 

@@ -41,12 +41,7 @@ _Newest = tuple[int, int, int, int, int, bytes | None]
 
 
 class KineWriter:
-    """A kine that has the file open, as k3s has: with a write-ahead log, and immediate transactions.
-
-    Args:
-        path: ``state.db``; made with the table of the release where there is none.
-        release: Whose rows are written, until :meth:`upgrade`.
-    """
+    """A kine that has the file open, as k3s has: with a write-ahead log, and immediate transactions."""
 
     def __init__(self, path: Path, release: Release = Release.NEW) -> None:
         self.path = path

@@ -119,18 +119,13 @@ class KMSPlugin(Stopping):
     Attributes:
         keks: KEKs by id; remove one, and its values cannot be opened.
         write_key_id: The KEK that encrypts, and what Status tells.
-        version: What Status or Version says.
-        healthz: What Status says.
         refusal: Answers every Decrypt, until set to None.
         health_refusal: Answers every Status or Version.
         script: Called with each Decrypt before it is answered; a :class:`Refusal`, or raw bytes of a response, go
             back instead of the answer.
         damage: Changes the plaintext before it goes back: wrong bytes, wrong length.
         gate: While it is cleared, Decrypt hangs.
-        delay_seconds: How long each Decrypt takes.
         dies_after: The server stops when so many Decrypts were answered.
-        calls: Everything that arrived, in order.
-        peak: The most Decrypts under way at once.
     """
 
     def __init__(
@@ -380,11 +375,7 @@ def _authority(context: Any) -> str:
 
 
 class PluginProcess:
-    """The same plugin as a process of its own, to be killed.
-
-    Attributes:
-        socket_path: Where it listens.
-    """
+    """The same plugin as a process of its own, to be killed."""
 
     def __init__(self, api_version: str, socket_path: str | Path, keys: Path) -> None:
         self.socket_path = str(socket_path)

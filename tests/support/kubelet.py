@@ -61,10 +61,8 @@ class PlayedPod:
     """A container of a Pod: its command, its environment, and where what it mounts is found here.
 
     Args:
-        document: The manifest.
         mounts: Names of volumes to directories of the test.
         index: Completion index of its Job, None for a Job without.
-        name: Of the Pod.
     """
 
     def __init__(

@@ -64,7 +64,6 @@ class KubernetesAPI(Stopping):
     """One API server.
 
     Attributes:
-        uid: Of its kube-system namespace.
         user: Who the holder of ``TOKEN`` is.
         denied: Verbs that the access review says no to.
         status: Merged into the status of every access review.
@@ -77,7 +76,6 @@ class KubernetesAPI(Stopping):
         stall: Paths that are never answered, until the server stops.
         drip: Paths that are answered one byte at a time, without end, until the server stops.
         hang_up: Paths at which the connection is closed without an answer.
-        requests: Each request that arrived, in order.
     """
 
     authority: CertificateAuthority

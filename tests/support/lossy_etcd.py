@@ -83,10 +83,6 @@ _REFUSED_STREAM = 7
 class RawHTTP2:
     """A server that never answers a request, and breaks it off in one of three ways.
 
-    Attributes:
-        endpoint: Where it listens.
-        requests: How many requests began, over all connections.
-
     Format:
         RFC 9113, sections 3.4 (preface), 4.1 (frames) and 6.
     """

@@ -128,7 +128,6 @@ class KeptMemory(MemorySource):
     """A source in memory that still keeps earlier revisions.
 
     Args:
-        values: What it holds.
         kept: Earlier revisions, oldest first.
     """
 

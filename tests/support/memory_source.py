@@ -33,9 +33,7 @@ class MemorySource(Closing):
 
     Args:
         records: What it holds: records, or a mapping of keys to values (mod_revisions count up from 10).
-        problems: Sentences about what it could not show.
         fails_after: Raise ``failure`` once so many records were yielded by one ``current()`` of everything.
-        failure: What to raise then.
         compacted: The oldest revision that it says it keeps.
         limited_to: The one prefix that its etcd user may read; "" for everything.
     """

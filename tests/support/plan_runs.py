@@ -22,12 +22,7 @@ LOST = "aescbc/v1/key2"
 
 
 class Planned(Attacked):
-    """A registry with healthy Secrets under key1, and broken ones of which a plan is made.
-
-    Attributes:
-        said: What was said when the plan was made.
-        first_digest: The digest of the plan before anybody decided anything.
-    """
+    """A registry with healthy Secrets under key1, and broken ones of which a plan is made."""
 
     said = first_digest = ""
 

@@ -46,13 +46,8 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a change needs to know; goes from process to process as JSON.
 
     Attributes:
-        endpoints: Of etcd, or of what stands before it.
-        prefix: Storage prefix, without the last slash.
         encryption: Names one of :data:`CONFIGURATIONS`.
         folder: Where the audit log is; backup directories stand beside it.
-        directories: Names of the backup directories.
-        key_lost: ``--declare-key-lost``.
-        unchecked: ``--accept unchecked-member=NAME``.
     """
 
     endpoints: tuple[str, ...]

@@ -104,10 +104,6 @@ def write_form(
 
     Args:
         form: Its name, or a writer on a ``BytesIO``.
-        found: The examinations.
-        head: Of the report.
-        max_causes: Cap of rows and statuses.
-        end: Of the report.
     """
     stream: Any = io.BytesIO()
     writer = SCAN_FORMS[form](stream, RunOptions(), max_causes) if isinstance(form, str) else form

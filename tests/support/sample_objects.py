@@ -16,8 +16,6 @@ class Sample(NamedTuple):
     """One sample.
 
     Attributes:
-        name: Of its file, without suffix.
-        directory: Where its kind is stored.
         value: As the API gives it.
         stored: As an API server stores it.
     """

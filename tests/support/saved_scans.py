@@ -54,13 +54,7 @@ def write_report(
     """Write a report; its ending says whether as ``json`` or ``jsonl``.
 
     Args:
-        path: Where to.
-        found: Its findings.
         uid: Of kube-system; "" for one made of the file's name.
-        head: Fields of the header.
-        origin: Fields of the source.
-        reasons: Why it is incomplete.
-        summary: Fields of the summary.
     """
     counts = Counter(_FIELDS[one.outcome] for one in found if one.outcome in _FIELDS)
     fields: dict[str, Any] = {

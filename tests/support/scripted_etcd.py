@@ -125,14 +125,11 @@ class ScriptedEtcd(Stopping):
     """One member.
 
     Attributes:
-        endpoint: Where it listens.
         store: What it holds; several members may share it.
-        calls: Each call that arrived, in order.
         script: Called with each call before it is answered. A :class:`Refusal` or a message goes back instead of
             the answer.
         users: Passwords by name; without any, authentication is not enabled.
         tokens: The tokens that count, newest last.
-        cluster_id: In the header of every answer.
         lag_seconds: How long events and compaction keep a watch waiting.
         in_order: Progress answers wait for events, as from etcd 3.5.8 on; else they overtake them.
     """

@@ -37,12 +37,8 @@ class WatchCache:
 
     Attributes:
         memory: By etcd key. It stays when the cache is lost: a PATCH still starts from it.
-        ready: Reads are served from it.
         stuck: An event of the watch could not be read; nothing after it arrives, and the cache will be given up.
-        revision: As far as the watch has come.
         began: The revision from which changes are known.
-        changes: Since then, for watchers.
-        generation: How often it was made.
     """
 
     def __init__(

@@ -25,15 +25,7 @@ class Listener:
     """A server on loopback.
 
     Attributes:
-        port: Where it listens.
-        url: The same as an address.
         stopping: Set when it ends; who keeps a client waiting waits for it.
-
-    Args:
-        authority: Signs its certificate.
-        answer: Called with each request, by several threads at once; None closes the connection without an answer.
-        hosts: What the certificate carries.
-        expired: Its time is over.
     """
 
     def __init__(

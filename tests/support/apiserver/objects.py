@@ -31,8 +31,6 @@ class Unreadable(Exception):
     """A stored value that the server cannot read.
 
     Attributes:
-        key: Complete etcd key.
-        text: What the server says of it.
         transformed: It was decrypted, and did not decode.
     """
 

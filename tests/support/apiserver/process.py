@@ -88,9 +88,7 @@ class Process:
     """The state of one server from its start to its end.
 
     Attributes:
-        caches: By group and resource, of every resource that is served.
         gate: AllowUnsafeMalformedObjectDeletion.
-        ready: It has been ready once, which does not end.
     """
 
     def __init__(

@@ -70,8 +70,6 @@ class Reading:
         """Read one object from etcd; None where there is none.
 
         Args:
-            resource: What it is.
-            key: Complete etcd key.
             plain: Report what cannot be read as a write does.
 
         Raises:

@@ -28,18 +28,12 @@ class StandIn(Stopping):
     """One API server, running.
 
     Attributes:
-        behaviour: What a test may set at any time: users, rights, admission, times, overload.
-        requests: Every request that arrived, in order.
         before: Called with each request before it is answered; it may change the server, etcd or the behaviour.
         process: The process that answers; another one after a restart.
 
     Args:
-        authority: Signs its certificate.
         store: Where its objects are: a dictionary unless given. Several servers may share one.
         configuration: Its EncryptionConfiguration: parsed, a file's bytes, or its JSON; None for none.
-        gate: The feature gate AllowUnsafeMalformedObjectDeletion.
-        given_up_after: Seconds until the cache of a kind is given up whose watch cannot be read.
-        hosts: What the certificate carries.
         furnished: Make the namespaces ``kube-system`` and ``default`` where the store has none.
     """
 

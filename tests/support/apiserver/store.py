@@ -136,8 +136,6 @@ class KineStore:
 
     Attributes:
         path: ``state.db``; its log lies beside it until :meth:`close`.
-        writer: Writes its rows; a test may use it while it holds the lock.
-        lock: Held by each call.
     """
 
     def __init__(self, path: Path) -> None:

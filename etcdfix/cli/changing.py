@@ -1,31 +1,59 @@
-"""What every command that changes one etcd key does alike: options read, etcd opened, and what it came to told."""
+"""``etcdfix delete``, ``fix`` and ``undo``: each changes one etcd key, guarded, and tells what it came to."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import click
 import msgspec
 
 from etcdfix.apiserver.servers import APIAccess
+from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.confirm import Terminal, is_terminal
 from etcdfix.cli.inputs import configuration_of, gather_inputs
+from etcdfix.cli.keys import one_key
 from etcdfix.cli.look import api_access, record_paths
-from etcdfix.cli.options import TEXT
-from etcdfix.cli.output import require_output, say, say_lines, show_change, words_as_typed
+from etcdfix.cli.options import (
+    CLUSTER_RULES,
+    DELETION_RULES,
+    FILE,
+    REPLACING_RULES,
+    TEXT,
+    accept_option,
+    acknowledgement_option,
+    change_options,
+    expectation_options,
+    from_option,
+    in_option,
+    key_lost_option,
+    kine_option,
+    rescued_option,
+)
+from etcdfix.cli.output import require_output, say, say_lines, show_change, show_preview, words_as_typed
 from etcdfix.cli.progress import progress_of
-from etcdfix.commands.changing.outcome import follow_ups, outcome_report, refusal_report
+from etcdfix.commands.changing.outcome import outcome_report, refusal_report
+from etcdfix.commands.changing.preview import deletion_preview, fix_preview, undo_preview
+from etcdfix.commands.delete import DeleteRequest, recovery_lines, run_delete
+from etcdfix.commands.fix import run_fix
 from etcdfix.commands.opening import Candidates, Inputs, open_candidates, open_cluster, without_candidates
+from etcdfix.commands.undo import UndoRequest, run_undo
+from etcdfix.copies.bootstrap import with_what_it_keeps
+from etcdfix.copies.finder import Named
+from etcdfix.copies.model import Place
+from etcdfix.copies.search import Places
 from etcdfix.errors import EtcdfixError
-from etcdfix.examine_all import Progress
 from etcdfix.remediation.audit.record import Result, Verb
+from etcdfix.remediation.backup.file import Backup, read_backup
 from etcdfix.remediation.change import Change
+from etcdfix.remediation.checks.encryption import looks_enveloped
+from etcdfix.remediation.choice import FixRequest
 from etcdfix.remediation.cluster import Acceptances, Cluster
 from etcdfix.remediation.commit import ChangeOutcome
+from etcdfix.report.planfile import load_plan
+from etcdfix.rules import Rule, acceptance
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import display
 from etcdfix.text.commands import Command, RunOptions
@@ -59,25 +87,6 @@ def change_exit_code(outcome: ChangeOutcome) -> int:
     return 0 if outcome.result in {None, *done} and outcome.certain else 3
 
 
-class OpenChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A change whose options are read and whose etcd is open."""
-
-    key: bytes
-    teller: Teller
-    inputs: Inputs
-    cluster: Cluster
-    candidates: Candidates
-    request: dict[str, Any]
-    api: APIAccess | None
-    confirmer: Terminal
-    progress: Progress
-
-    @property
-    def run(self) -> RunOptions:
-        """What a command must repeat."""
-        return self.inputs.run_options(api=self.api, places=self.request["record_paths"])
-
-
 def request_fields(options: dict[str, Any], inputs: Inputs, api: APIAccess | None) -> dict[str, Any]:
     """Return the fields of every :class:`~etcdfix.remediation.change.ChangeRequest`, and of a run's."""
     places = record_paths(options)
@@ -91,6 +100,23 @@ def request_fields(options: dict[str, Any], inputs: Inputs, api: APIAccess | Non
         "run": inputs.run_options(api=api, places=places),
         "given": (*words_as_typed(), *(["--dry-run"] if options["dry_run"] else [])),
     }
+
+
+class OpenChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A change whose options are read and whose etcd is open."""
+
+    key: bytes
+    teller: Teller
+    cluster: Cluster
+    candidates: Candidates
+    request: dict[str, Any]
+    confirmer: Terminal
+
+    @property
+    def run(self) -> RunOptions:
+        """What a command must repeat."""
+        run: RunOptions = self.request["run"]
+        return run
 
 
 @contextmanager
@@ -110,7 +136,8 @@ def open_change(
     """
     require_reason(options)
     require_output()
-    with Teller(verb, options["output"], dry_run=options["dry_run"]) as teller:
+    teller = Teller(verb, options["output"], dry_run=options["dry_run"])
+    try:
         api = api_access(options)
         key = teller.key = named()
         given = gather_inputs(options, ScopeRequest(keys=(key,)))
@@ -122,37 +149,32 @@ def open_change(
             yield OpenChange(
                 key=key,
                 teller=teller,
-                inputs=inputs,
                 cluster=cluster,
                 candidates=others,
                 request=request_fields(options, inputs, api),
-                api=api,
                 confirmer=Terminal(yes=options["yes"]),
-                progress=progress_of(cluster.source),
             )
+    except EtcdfixError as error:
+        teller.tell_error(error)
+        raise
 
 
-class Teller:
-    """Tells what a change came to. As a context manager it tells an error as well, which then goes on."""
+class Teller(msgspec.Struct):
+    """Tells what a change came to, or why it was not made, in the form that was asked for."""
 
-    def __init__(self, verb: Verb, output: str, *, dry_run: bool) -> None:
-        self._verb = verb
-        self._output = output
-        self._dry_run = dry_run
-        self._told = False
-        self.key: bytes | None = None
+    verb: Verb
+    output: str
+    dry_run: bool
+    key: bytes | None = None
+    told: bool = False
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, _type: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
-        if self._output == TEXT or self._told or not isinstance(error, EtcdfixError):
+    def tell_error(self, error: EtcdfixError) -> None:
+        """Tell an error as a document; as text, whoever runs the command does."""
+        if self.output == TEXT or self.told:
             return
         try:
-            report = refusal_report(self._verb, self.key, error, dry_run=self._dry_run)
-            show_change(report, self._output, RunOptions())
+            report = refusal_report(self.verb, self.key, error, dry_run=self.dry_run)
+            show_change(report, self.output, RunOptions())
         except Exception as exc:  # noqa: BLE001 - the error itself is told in any case
             say(f"no document could be written ({type(exc).__name__})")
 
@@ -166,26 +188,17 @@ class Teller:
     ) -> int:
         """Tell an outcome; return the exit code."""
         assert self.key is not None  # else there would be no outcome
-        self._told = True
+        self.told = True
         code = change_exit_code(outcome)
         try:
+            again = Command(words_as_typed())
             report = outcome_report(
-                self._verb,
-                self.key,
-                outcome,
-                run,
-                exit_code=code,
-                deleted=deleted,
-                unread=unread,
-                again=Command(words_as_typed()),
+                self.verb, self.key, outcome, run, exit_code=code, deleted=deleted, unread=unread, again=again
             )
-            show_change(report, self._output, run)
+            show_change(report, self.output, run)
         except Exception as exc:  # noqa: BLE001 - the change is made: it must be told one way or the other
             say(f"no document could be written ({type(exc).__name__}); what it came to:")
             say_lines(map(safe_text, _facts(self.key, outcome)))
-            with suppress(Exception):  # what failed may fail again, and the exit code must stay
-                for step in follow_ups(self._verb, self.key, outcome, run, unread=unread):
-                    say_lines(map(safe_text, [f"{step.what}:", f"  {step.command.line(run)}"]))
         return code
 
 
@@ -196,4 +209,154 @@ def _facts(key: bytes, outcome: ChangeOutcome) -> Iterator[str]:
     yield from filter(None, (outcome.detail, *outcome.warnings))
     yield from (f"Backup {path}" for path in outcome.backups)
     yield from (f"Its value {digest}" for digest in outcome.values)
+    yield from (f"To put it back: etcdfix undo {path}" for path in outcome.backups[:1])
     yield f"Audit log {outcome.audit_log}, head {outcome.head or 'unknown: the outcome is not recorded'}"
+
+
+@click.command("delete", cls=ChangingCommand)
+@click.argument("key")
+@acknowledgement_option
+@click.option(
+    "--plan", type=FILE, metavar="FILE",
+    help="A plan of at most 15 minutes (etcdfix plan -o json) that must list the key as it stands now: refuse where "
+    "anything differs.",
+)  # fmt: skip
+@accept_option(*DELETION_RULES, Rule.OTHER_CLUSTER_ID, *CLUSTER_RULES)
+@change_options
+@expectation_options
+@key_lost_option
+@rescued_option
+def delete(*, key: str, plan: Path | None, rescued: Path | None, **options: Any) -> int:
+    """Delete exactly one key that is proven unreadable, after a backup and with a record.
+
+    Examines the key and everything else in etcd, asks every member, shows what a deletion means and what would be
+    less destructive, wants the key typed back, and deletes only what it examined. Run it with --dry-run first: that
+    makes every check and changes nothing.
+    """
+    if Rule.OTHER_CLUSTER_ID in options["accepted_words"] and plan is None:
+        raise click.UsageError(
+            f"{acceptance(Rule.OTHER_CLUSTER_ID)} goes with --plan FILE: nothing else here names an etcd"
+        )
+    checked: list[Change] = []
+    with open_change(Verb.DELETE, options, lambda: one_key(key, options)) as change:
+
+        def preview(found: Change) -> None:
+            checked.append(found)
+            kept = with_what_it_keeps(change.run, change.cluster.source)
+            show_preview(deletion_preview(found, kept), kept)
+
+        reviewed = load_plan(plan) if plan is not None else None
+        request = DeleteRequest(
+            key=change.key, plan=reviewed, plan_file=str(plan or ""), rescued=rescued, **change.request
+        )
+        progress = progress_of(change.cluster.source)
+        outcome = run_delete(change.cluster, request, change.confirmer, preview=preview, progress=progress)
+        deleted = outcome.result is Result.DELETED
+        code = change.teller.tell(outcome, change.run, checked[0] if deleted else None)
+    if deleted and request.api is not None:
+        with suppress(OSError):  # what counts was told
+            for line in recovery_lines(request.api, checked[0], say=say):
+                say(line)
+    return code
+
+
+_FIX_RULES = (
+    *REPLACING_RULES,
+    Rule.UNPROVEN_REPAIR,
+    Rule.UNKNOWN_UID,
+    Rule.UNLISTED_SOURCE,
+    Rule.UNDEPLOYED_WRITE_KEY,
+    Rule.EXPIRED_LEASE,
+    Rule.OTHER_CLUSTER_ID,
+    Rule.UNCHECKED_SERVER,
+    *CLUSTER_RULES,
+)
+
+
+@click.command("fix", cls=ChangingCommand)
+@click.argument("key")
+@from_option
+@in_option()
+@accept_option(*_FIX_RULES)
+@change_options
+@expectation_options
+@key_lost_option
+@kine_option
+@rescued_option
+def fix(
+    *, key: str, named: Named | None, places: tuple[Named, ...], rescued: Path | None, **options: Any
+) -> int:
+    """Put a good copy of an object back where its value cannot be read, or is gone.
+
+    Without --from it takes the best copy that is proven and that no rule refuses: the value with one bit put right, an
+    earlier revision, what --in names. It says which one and why, and backs up what it replaces. A value that reads is
+    never replaced. Where the key is absent, --from says which copy comes back. etcdfix explain KEY lists every copy.
+
+    With --from memory an API server that has run since before the encryption key was lost writes the object anew under
+    today's key: one PATCH that sets an annotation, the only change through the API. All of its kind must be saved first
+    (etcdfix rescue), no server may read it, and afterwards every server must. Restart none meanwhile. The user of
+    --kubeconfig needs get and patch. --kine FILE works for this way alone.
+    """
+    where = named.place if named is not None else None
+    files = [one.path for one in (places if named is None else (named,)) if one.place is Place.CANDIDATE]
+    with open_change(
+        Verb.FIX,
+        options,
+        lambda: one_key(key, options),
+        candidates=files,
+        through_the_api=where is Place.MEMORY,
+    ) as change:
+        for examiner in change.candidates.values():
+            if examiner.transformers is not None:
+                change.cluster.examiner.know_names(examiner.transformers.names)
+        progress = progress_of(change.cluster.source)
+        saved = (rescued,) if rescued is not None else ()
+        request = FixRequest(
+            key=change.key,
+            named=named,
+            other=one_key(named.what, options) if named is not None and where is Place.KEY else b"",
+            places=Places(named=places, api=change.request["api"], rescued=saved, progress=progress),
+            **change.request,
+        )
+        outcome = run_fix(
+            change.cluster,
+            request,
+            change.confirmer,
+            preview=lambda found: show_preview(fix_preview(found), change.run),
+            candidates=change.candidates,
+            progress=progress,
+        )
+        return change.teller.tell(outcome, change.run)
+
+
+@click.command("undo", cls=ChangingCommand)
+@click.argument("backup")
+@accept_option(
+    Rule.UNLISTED_SOURCE, Rule.CLUSTER_BREAKING, Rule.EXPIRED_LEASE, Rule.OTHER_CLUSTER_ID, *CLUSTER_RULES
+)
+@change_options
+@expectation_options
+def undo(*, backup: str, **options: Any) -> int:
+    """Undo a change: put back exactly the bytes that it replaced or deleted.
+
+    BACKUP is a file that delete, fix or undo has written. The audit log must list it, and what stands at the key now
+    must be what the change put there, or nothing. No encryption configuration is needed. What somebody wrote since is
+    never replaced: etcdfix fix KEY --from backup:FILE does that where it cannot be read.
+    """
+    read: list[Backup] = []
+    expected = options.pop("expect_value_sha256")  # of the value in the backup, not of the present one
+
+    def named() -> bytes:
+        read.append(read_backup(Path(backup).absolute()))
+        return read[0].content.key_base64
+
+    with open_change(Verb.UNDO, options, named) as change:
+        request = UndoRequest(backup=read[0], value_sha256=expected or "", **change.request)
+        outcome = run_undo(
+            change.cluster,
+            request,
+            change.confirmer,
+            preview=lambda found: show_preview(undo_preview(found), change.run),
+        )
+        unread = not change.cluster.configured and looks_enveloped(read[0].content.stored.value)
+        return change.teller.tell(outcome, change.run, unread=unread)

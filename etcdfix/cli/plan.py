@@ -1,20 +1,31 @@
-"""``etcdfix plan``: the reviewed list for many broken objects."""
+"""``etcdfix plan``: the reviewed list for many broken objects; with ``--run`` it is worked through."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 
-from etcdfix.cli.command import Command
+from etcdfix.cli.changing import request_fields, require_reason
+from etcdfix.cli.command import ChangingCommand, Command, codes
+from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.exit_codes import ExitCode
-from etcdfix.cli.inputs import what_to_read
-from etcdfix.cli.look import read_files, report_place
+from etcdfix.cli.inputs import configuration_of, gather_inputs, what_to_read
+from etcdfix.cli.keys import named_key
+from etcdfix.cli.look import api_access, read_files, record_paths, report_place
 from etcdfix.cli.options import (
+    CLUSTER_RULES,
+    DELETION_RULES,
+    DIGEST,
     FILE,
+    TEXT,
+    accept_option,
+    acknowledgement_option,
+    change_options,
     jobs_option,
     kine_option,
     reading_options,
@@ -22,23 +33,31 @@ from etcdfix.cli.options import (
     rescued_option,
     whole_data_options,
 )
-from etcdfix.cli.output import say, say_incomplete
-from etcdfix.cli.plan_run import command as run_command
+from etcdfix.cli.output import (
+    require_output,
+    say,
+    say_incomplete,
+    show_change,
+    show_outcome,
+    show_preview,
+)
 from etcdfix.cli.progress import progress_of
-from etcdfix.commands.opening import open_examiner, open_source
+from etcdfix.commands.opening import open_cluster, open_examiner, open_source
 from etcdfix.commands.plan import PlanRequest, build_plan
-from etcdfix.errors import ConfigurationError, EndedEarly
+from etcdfix.commands.planning.run import Ran, Run, run_plan
+from etcdfix.commands.planning.run_report import ran_lines, run_preview, run_report
+from etcdfix.errors import ConfigurationError, EndedEarly, EtcdfixError
 from etcdfix.inputs.outputfile import STANDARD_OUTPUT
+from etcdfix.model import ClusterIdentity
+from etcdfix.remediation.cluster import Cluster
+from etcdfix.remediation.run import RunRequest
 from etcdfix.report.plan import DeletionPlan
-from etcdfix.report.planfile import decided_digest
+from etcdfix.report.planfile import decided_digest, load_plan, plan_key
 from etcdfix.report.saved_report import MOST_OF_A_PLAN, load_report
-from etcdfix.text.commands import run_plan
-
-
-def _is_run(words: Sequence[str]) -> bool:
-    """Say whether a plan is to be worked through, not made."""
-    given = itertools.takewhile(lambda word: word != "--", words)
-    return any(word == "--run" or word.startswith("--run=") for word in given)
+from etcdfix.rules import Rule
+from etcdfix.scope import ScopeRequest
+from etcdfix.text.commands import run_plan as command_to_run
+from etcdfix.text.safetext import safe_text
 
 
 class PlanCommand(Command):
@@ -48,7 +67,8 @@ class PlanCommand(Command):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         """Return a context of this command, or of the one that works through a plan."""
-        if _is_run(args):
+        given = itertools.takewhile(lambda word: word != "--", args)
+        if any(word == "--run" or word.startswith("--run=") for word in given):
             return run_command.make_context(info_name, args, parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
 
@@ -120,7 +140,7 @@ def command(*, from_report: Path, rescued: Path | None, **options: Any) -> int:
             )
         place.show(plan, request.run)
     if plan.entries and saved_at:
-        run = run_plan(saved_at, "--dry-run").line(request.run)
+        run = command_to_run(saved_at, "--dry-run").line(request.run)
         say(f"plan {decided_digest(plan)}; review it, then: {run}")
     say_incomplete(plan.incomplete_reasons)
     return endings[0].exit_code if endings else int(plan_exit_code(plan))
@@ -134,3 +154,133 @@ def plan_exit_code(plan: DeletionPlan) -> ExitCode:
     if outcomes - _SETTLED:
         return ExitCode.FINDINGS
     return ExitCode.NOTHING_WRONG
+
+
+_RUN_CODES = codes(
+    "everything that the plan decides on is done, or would be (dry run)",
+    incomplete="an outcome is unknown, anomalous or doubtful, or --timeout was over: the run stopped there",
+    refused="refused by a safety rule, or not confirmed; what is told as done before that stays done",
+    source="etcd could not be asked, or its watch broke; what is told as done before that stays done",
+)
+
+
+class _Told(msgspec.Struct):
+    """Tells a run while it goes on."""
+
+    output: str
+    run: Run
+    cluster: Cluster
+
+    def preview(self, plan: DeletionPlan, identity: ClusterIdentity, warnings: Iterable[str]) -> None:
+        document = run_preview(self.cluster, self.run, plan, identity, warnings)
+        show_preview(document, self.run.options)
+
+    def told(self, ran: Ran) -> None:
+        load = self.run.load
+        if self.output == TEXT and load is not None:
+            lines = ran_lines(ran, len(self.run.objects), len(load.tasks))
+            show_outcome(map(safe_text, lines))
+
+    def say(self, text: str) -> None:
+        say(text)
+
+
+@click.command("plan", cls=ChangingCommand, epilog=_RUN_CODES)
+@click.option(
+    "--run", "plan_file", type=FILE, required=True, metavar="FILE",
+    help="Work through this plan (of etcdfix plan -o json), as it decides.",
+)  # fmt: skip
+@acknowledgement_option
+@click.option(
+    "--expect-plan", type=DIGEST, metavar="sha256:HEX",
+    help="Refuse a plan whose contents or decisions are not those that were reviewed. --dry-run prints this digest; "
+    "--yes needs it.",
+)  # fmt: skip
+@click.option(
+    "--leave-out", multiple=True, metavar="KEY",
+    help="Do nothing to this key in this run, whatever the plan decides (may be repeated).",
+)  # fmt: skip
+@click.option(
+    "--declare-key-lost", "lost", multiple=True, metavar="TRANSFORMER[/KEY-ID]",
+    help="Say that this key is gone for ever, so that what was written under it may be deleted (may be repeated).",
+)  # fmt: skip
+@accept_option(
+    *DELETION_RULES,
+    Rule.UNPROVEN_REPAIR,
+    Rule.UNKNOWN_UID,
+    Rule.EXPIRED_LEASE,
+    Rule.OTHER_CLUSTER_ID,
+    *CLUSTER_RULES,
+)
+@change_options
+@rescued_option
+@kine_option
+def run_command(
+    *,
+    plan_file: Path,
+    yes: bool,
+    expect_plan: str | None,
+    leave_out: tuple[str, ...],
+    lost: tuple[str, ...],
+    rescued: Path | None,
+    **options: Any,
+) -> int:
+    """Work through a reviewed plan: put copies back and delete, one object after the other.
+
+    Each object is examined live and gets its own checks, backup, records and transaction, as with etcdfix fix and
+    delete; one look at everything is kept up to date by a watch. Before the first change you type the number of objects
+    that the run will delete (where it deletes none: that it will change), and the key of each protected object. The run
+    stops at the first surprise; the same command goes on from there.
+
+    With --kine FILE, API servers write anew what they hold in memory (fix from memory), and nothing else is done.
+
+    Run it with --dry-run first: that prints the digest of the plan with its decisions, and the command for scripts.
+    """
+    if yes and expect_plan is None:
+        raise click.UsageError("--yes needs --expect-plan sha256:HEX, which --dry-run prints")
+    require_reason(options)
+    require_output()
+    run = Run(plan_file=plan_file, dry_run=options["dry_run"])
+
+    def end(code: int, error: EtcdfixError | None = None) -> int:
+        if options["output"] != TEXT or run.objects or error is None:
+            show_change(run_report(run, error, code), options["output"], run.options)
+        return code
+
+    try:
+        well = _work(
+            run,
+            Terminal(yes=yes),
+            options,
+            expect_plan=expect_plan,
+            leave_out=tuple(named_key(word) for word in leave_out),
+            key_lost=lost,
+            rescued=rescued,
+        )
+        return end(0 if well else 3)
+    except EtcdfixError as exc:
+        end(int(exc.exit_code), exc)
+        raise
+    except KeyboardInterrupt as exc:
+        ended = run.ended(EndedEarly.of(exc))
+        end(ended.bare_exit_code)
+        raise ended from exc
+
+
+def _work(run: Run, confirmer: Terminal, options: dict[str, Any], **asked: Any) -> bool:
+    plan = load_plan(run.plan_file)
+    api = api_access(options)
+    keys = tuple(plan_key(entry) for entry in plan.entries)
+    inputs = gather_inputs(options, ScopeRequest(keys=keys))
+    run.options = inputs.run_options(api=api, places=record_paths(options))
+    config = inputs.encryption_config
+    with open_cluster(inputs, configuration_of, say=say, through_the_api=True) as cluster:
+        request = RunRequest(
+            plan_file=run.plan_file,
+            # A pipe, as of <(sops -d enc.yaml), cannot be read again.
+            encryption_config=config if config is not None and config.is_file() else None,
+            **asked,
+            **request_fields(options, inputs, api),
+        )
+        told = _Told(options["output"], run, cluster)
+        return run_plan(cluster, plan, run, request, confirmer, told, progress=progress_of(cluster.source))

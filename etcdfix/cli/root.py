@@ -96,7 +96,10 @@ class _Root(LazyGroup):
     cls=_Root,
     listed=COMMANDS,
     package="etcdfix.cli",
-    modules=dict.fromkeys(("version", "completion", "schema"), "about"),
+    modules={
+        **dict.fromkeys(("delete", "fix", "undo"), "changing"),
+        **dict.fromkeys(("version", "completion", "schema"), "about"),
+    },
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 def cli() -> None:

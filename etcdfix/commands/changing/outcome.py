@@ -46,7 +46,7 @@ def outcome_report(
         afterwards=[unicode_text(text) for text in afterwards],
         **outcome_fields(outcome),
         **audit_fields(outcome),
-        follow_ups=[*follow_ups(verb, key, outcome, run, unread=unread), *after],
+        follow_ups=[*_follow_ups(verb, key, outcome, run, unread=unread), *after],
         exit_code=exit_code,
     )
 
@@ -117,7 +117,7 @@ def _same(outcome: ChangeOutcome) -> tuple[str | Part, ...]:
     return after_change(known_cluster=not outcome.unknown_cluster)
 
 
-def follow_ups(
+def _follow_ups(
     verb: Verb, key: bytes, outcome: ChangeOutcome, run: RunOptions, *, unread: bool
 ) -> Iterator[FollowUp]:
     """Yield how to settle a change, how to undo it, and how to look at what it came to."""

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.etcd
 _CHILD: Final = """
 import os, signal, sys
 from functools import partial
-from etcdfix.cli import plan_run
+from etcdfix.cli import plan
 from etcdfix.cli.root import run
 
 left = int(sys.argv[1])
@@ -31,7 +31,7 @@ def step(name):
     if left == 0:
         os.kill(os.getpid(), signal.SIGKILL)
 
-plan_run.run_plan = partial(plan_run.run_plan, step=step)
+plan.run_plan = partial(plan.run_plan, step=step)
 sys.exit(run(sys.argv[2:]))
 """
 

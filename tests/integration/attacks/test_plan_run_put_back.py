@@ -42,7 +42,7 @@ def test_a_snapshot_of_the_same_etcd_that_is_restored_in_the_middle(
         if name == before and seen == 2:
             proxy.turn(second.endpoint)
 
-    monkeypatch.setattr("etcdfix.cli.plan_run.run_plan", partial(run_plan, step=step))
+    monkeypatch.setattr("etcdfix.cli.plan.run_plan", partial(run_plan, step=step))
     try:
         ran = planned.work(*DECLARED, "--command-timeout", "5s")
         assert ran.code == 4, ran

@@ -15,7 +15,7 @@ from typing import Any
 import click
 import pytest
 
-from etcdfix.cli.plan_run import command as run_command
+from etcdfix.cli.plan import run_command
 from etcdfix.cli.root import cli
 from etcdfix.model import GroupResource
 from etcdfix.remediation.patcher import FIXED_AT

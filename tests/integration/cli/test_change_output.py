@@ -116,7 +116,7 @@ def test_what_was_done_is_told_whatever_happens(
     assert "DELETED " in ran.err
     (kept,) = registry.kept()
     assert f"Backup {kept.path}\nIts value {kept.content.value_sha256}\n" in ran.err
-    assert f"Undo:\n  etcdfix undo {kept.path} " in ran.err
+    assert f"To put it back: etcdfix undo {kept.path}\n" in ran.err
 
 
 def test_without_a_document_an_unknown_outcome_is_told_whole(
@@ -136,7 +136,7 @@ def test_without_a_document_an_unknown_outcome_is_told_whole(
     err = capfd.readouterr().err
     for told in (
         "UNKNOWN /registry/secrets/shop/a", outcome.detail, *outcome.warnings, "Backup b.json", "Its value sha256:1",
-        "  etcdfix log settle --endpoints e:1 audit.jsonl", "  etcdfix undo b.json --endpoints e:1",
+        "To put it back: etcdfix undo b.json", "Audit log audit.jsonl, head unknown",
     ):  # fmt: skip
         assert told in err
 

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from etcdfix.cli.examples import EXAMPLES
-from etcdfix.cli.plan_run import command as run_command
+from etcdfix.cli.plan import run_command
 from etcdfix.cli.root import cli, run
 from etcdfix.rules import MEANINGS
 from tests.unit.cli.test_variables import COMMANDS

@@ -13,8 +13,7 @@ from click.core import ParameterSource
 
 from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.inputs import gather_inputs
-from etcdfix.cli.plan import PlanCommand
-from etcdfix.cli.plan_run import command as run_command
+from etcdfix.cli.plan import PlanCommand, run_command
 from etcdfix.cli.root import cli, run
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.connection import connection_from_options

@@ -31,8 +31,7 @@ from etcdfix.cli.options import (
     timeout_option,
 )
 from etcdfix.cli.output import require_output, say, show_change, show_preview
-from etcdfix.commands.backups import list_backups
-from etcdfix.commands.log import newest_records, verify_log
+from etcdfix.commands.log import list_backups, newest_records, verify_log
 from etcdfix.commands.opening import connect_for_intents
 from etcdfix.errors import EtcdfixError
 from etcdfix.remediation.audit.syslog import Syslog

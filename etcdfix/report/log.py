@@ -1,13 +1,14 @@
-"""The published shapes of what is said of an audit log (``etcdfix/v1``); its records are Kubernetes' own events."""
+"""The published shapes of what is said of an audit log and of its backups; records are Kubernetes' own events."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 import msgspec
 
-from etcdfix.report.change import FollowUp
+from etcdfix.report.change import FollowUp, Refusal
 from etcdfix.report.document import Column, Document, Facts, Kind, Prose, State, Status, Step, Steps, Table
 from etcdfix.report.model import PublishedReport
 from etcdfix.text.commands import Command
@@ -32,6 +33,21 @@ _SETTLED: Final = (
     Column("WHAT", folds=True),
     Column("ETCD KEY", kind=Kind.KEY),
 )
+_FINDINGS: Final = (Column("STATE"), Column("REASON"), Column("WHAT", folds=True))
+_BACKUPS: Final = (
+    Column("MADE"),
+    Column("COMMAND"),
+    Column("OUTCOME"),
+    Column("LOG"),
+    Column("INTENT", kind=Kind.NUMBER),
+    Column("SIZE", kind=Kind.NUMBER, wide=True),
+    Column("CLUSTER", wide=True),
+    Column("VALUE", wide=True),
+    Column("FILE", wide=True),
+    Column("ETCD KEY", kind=Kind.KEY),
+)
+_OTHERS: Final = (Column("WHAT"), Column("WHY", folds=True), Column("FILE", kind=Kind.KEY))
+_KEPT: Final = (Column("FILES", kind=Kind.NUMBER), Column("RULE"), Column("WHY", folds=True))
 _STATES: Final = {
     "whole": (State.OK, "whole"),
     "tampered": (State.FINDINGS, "TAMPERED"),
@@ -193,5 +209,207 @@ class LogSettling(PublishedReport, frozen=True, kw_only=True):
                 Table(columns=_SETTLED, rows=rows, noun="intent"),
                 Facts(facts=[("Recorded as", one.record or "") for one in self.intents]),
                 Steps(title="Then", steps=steps[1:]),
+            ],
+        )
+
+
+class BackupRow(msgspec.Struct, kw_only=True):
+    """One backup file, in a list and in a pruning.
+
+    Attributes:
+        content_sha256: What the log calls the backup by, of which this file may be one of several.
+        key_base64: The key itself, where it is not plain text; else null.
+        stored_as_plaintext: The value is in the file as plaintext, as it was in etcd; else in its envelope.
+        made_at: RFC 3339, UTC.
+        command: Which command made it: ``delete``, ``fix``, ``undo``; ``anomaly`` for what a
+            transaction gave back although another value was expected.
+        cluster_uid: uid of namespace kube-system; null where unknown.
+        audit_log: The log that it says it belongs to; ``intent`` is the sequence of its intent there.
+        log: What the log that was looked at says: ``listed``, ``unlisted``, ``another-log``, ``unconfirmed`` (its
+            marker stands beside it), or ``no-log``.
+        outcome: What became of the change, by that log; ``open`` while nobody knows; null where it does not say.
+        record: Of the removal, ``SEQ:SHA256``; null where there is none.
+        removed: The file is gone now.
+    """
+
+    path: str
+    content_sha256: str
+    key: str
+    key_base64: str | None
+    secret: bool
+    stored_as_plaintext: bool
+    made_at: str
+    command: str
+    value_sha256: str
+    value_size: int
+    mod_revision: int
+    cluster_uid: str | None
+    audit_log: str
+    intent: int
+    log: str
+    outcome: str | None
+    record: str | None = None
+    removed: bool = False
+
+    @property
+    def holds(self) -> str:
+        """What is in it, for a person."""
+        if self.secret:
+            return "PLAINTEXT SECRET" if self.stored_as_plaintext else "enveloped Secret"
+        return "plaintext" if self.stored_as_plaintext else "enveloped"
+
+    def row(self, first: str) -> tuple[str | int, ...]:
+        """Return it as a row of the table, after the first cell."""
+        return (
+            first, f"{self.made_at[:19]}Z", self.command, self.outcome or "-", self.log, self.intent,
+            self.value_size, self.cluster_uid or "unknown", self.value_sha256, self.path, self.key,
+        )  # fmt: skip
+
+
+class BackupFinding(msgspec.Struct, frozen=True):
+    """What is said of a file that is wrong, cannot be told, is no backup, or stays.
+
+    Attributes:
+        wrong: False where it cannot be told, and for other files.
+        reason: ``missing``, ``damaged``, ``exposed`` (owner, mode, names), ``unsafe-directory``, ``unlisted``, ``log``,
+            ``another-log``, ``unconfirmed``, ``unreadable``, ``elsewhere`` (in a directory that was not named), or
+            ``pruned`` (by the log, and still there); of other files also ``ours`` (a log, a head file, a plan, what a
+            crash left) or ``foreign``; of what a pruning leaves the rule that keeps it, or ``not-removed``.
+        path: Of the file; null where it is about the log.
+        intent: Sequence, null for none.
+    """
+
+    wrong: bool
+    reason: str
+    message: str
+    path: str | None = None
+    intent: int | None = None
+
+
+class BackupList(PublishedReport, frozen=True, kw_only=True):
+    """All files of some backup directories, compared with themselves and with their log.
+
+    Attributes:
+        audit_log_head: Its last record, for ``--expect-head``; null where it cannot be read.
+        backups: Plaintext Secrets first, then other plaintext, then the rest; each oldest first.
+        others: Files that are no whole backup.
+        findings: What is wrong or missing, then what cannot be told.
+        pruned: How many files the log calls pruned.
+        size: Bytes of the files of all backups.
+    """
+
+    ROWS: ClassVar[str] = "backups"
+
+    kind: str = "BackupList"
+    directories: list[str]
+    audit_log: str
+    audit_log_head: str | None
+    backups: list[BackupRow]
+    others: list[BackupFinding]
+    findings: list[BackupFinding]
+    pruned: int
+    size: int
+
+    @property
+    def exit_code(self) -> int:
+        """0 where all is whole, 1 where something is wrong or missing, 3 where something cannot be told."""
+        return 1 if any(one.wrong for one in self.findings) else 3 if self.findings else 0
+
+    def document(self) -> Document:
+        """Return what is wrong, what cannot be told, the backups, and what else lies beside them."""
+        state, words = {
+            0: (State.OK, "whole"),
+            1: (State.FINDINGS, "SOMETHING IS WRONG OR MISSING"),
+            3: (State.INCOMPLETE, "nothing is wrong, but etcdfix cannot check everything"),
+        }[self.exit_code]
+        number = (
+            f"{counted(len(self.backups), 'backup')}, {self.size} bytes" if self.backups else "no backups"
+        )
+        compared = f"{self.audit_log}, head {self.audit_log_head or 'unknown'}"
+        pruned = f", {counted(self.pruned, 'file')} pruned according to it" if self.pruned else ""
+        secrets = sum(one.secret and one.stored_as_plaintext for one in self.backups)
+        told = f"PLAINTEXT SECRETS: {secrets}. Whoever can read these files has what is in them."
+        found = [("WRONG" if one.wrong else "unknown", one.reason, one.message) for one in self.findings]
+        others = [(other.reason, other.message, other.path or "") for other in self.others]
+        places = [word for path in self.directories for word in ("--backup-dir", path)]
+        prune = ("--audit-log", self.audit_log, "--older-than", "90d", "--reason", "TEXT", "--dry-run")
+        remove = Step("Remove old backups", Command(("etcdfix", "log", "prune", *places, *prune)))
+        return Document(
+            status=Status(state, f"{words}, {number}: {', '.join(self.directories)}"),
+            about=Facts(facts=[("audit log", f"compared with {compared}{pruned}")]),
+            stakes=[told] if secrets else [],
+            next=remove if any(one.outcome not in {None, "open"} for one in self.backups) else None,
+            sections=[
+                Table(columns=_FINDINGS, rows=found, noun="finding", brief=12),
+                _backups("HOLDS", [one.row(one.holds) for one in self.backups]),
+                Table(title="Other files", columns=_OTHERS, rows=others, noun="file", brief=6),
+            ],
+        )
+
+
+def _backups(first: str, rows: list[tuple[str | int, ...]]) -> Table:
+    return Table(columns=(Column(first), *_BACKUPS), rows=rows, noun="backup", brief=12)
+
+
+class BackupPruning(PublishedReport, frozen=True, kw_only=True):
+    """What became of a pruning, or would.
+
+    Attributes:
+        dry_run: Nothing was removed, as was asked for; in the preview too.
+        refusal: Why nothing was removed at all; null where something was, or would be, or nothing was old enough.
+        backups: What was to go, file by file.
+        kept: What stays although it is old enough, and why.
+        younger: How many were not old enough.
+        stopped: Why it ended before all were done, "" where it did not.
+        audit_log_head: For ``--expect-head``; null in a dry run.
+    """
+
+    kind: str = "BackupPruning"
+    directories: list[str]
+    audit_log: str
+    before: str
+    dry_run: bool
+    refusal: Refusal | None = None
+    backups: list[BackupRow] = msgspec.field(default_factory=list)
+    kept: list[BackupFinding] = msgspec.field(default_factory=list)
+    younger: int = 0
+    stopped: str = ""
+    audit_log_head: str | None = None
+    warnings: list[str] = msgspec.field(default_factory=list)
+    exit_code: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many backups go: one may be in several files."""
+        return len({one.content_sha256 for one in self.backups if one.removed or self.dry_run})
+
+    def document(self) -> Document:
+        """Return how many backups were removed, and what stays and why."""
+        if self.refusal is not None:
+            return Document(status=Status(State.REFUSED, f"REFUSED: {self.refusal.message}"))
+        number = counted(self.count, "backup")
+        if self.dry_run:
+            would = f"{number} would be removed, and with each the undo of its change. Nothing was removed."
+            status = Status(State.WOULD_DO, would)
+        else:
+            status = Status(State.UNKNOWN if self.stopped else State.DONE, f"{number} removed.")
+        states = ["would go" if self.dry_run else "gone" if one.removed else "STAYS" for one in self.backups]
+        kept = Counter((one.reason, one.message) for one in self.kept).most_common()
+        facts = [("Not old enough", str(self.younger) if self.younger else "")]
+        if self.audit_log_head:
+            facts += [("Audit log", self.audit_log), ("Head", self.audit_log_head)]
+        stopped = [f"STOPPED before all were done: {self.stopped}"] if self.stopped else []
+        return Document(
+            status=status,
+            stakes=[*stopped, *self.warnings],
+            sections=[
+                _backups("STATE", [one.row(state) for one, state in zip(self.backups, states, strict=True)]),
+                Table(
+                    title="Kept, although old enough",
+                    columns=_KEPT,
+                    rows=[(number, *why) for why, number in kept],
+                    noun="rule",
+                ),
+                Facts(facts=facts),
             ],
         )

@@ -9,7 +9,6 @@ from typing import Any, Final
 import msgspec
 
 from etcdfix.model import Confidence, Outcome, ServerBehaviour
-from etcdfix.report.backups import BackupList, BackupPruning
 from etcdfix.report.cause import CauseList, CausePage
 from etcdfix.report.change import ChangeReport
 from etcdfix.report.compare import ComparisonReport
@@ -19,7 +18,7 @@ from etcdfix.report.diff import ReportDiff
 from etcdfix.report.doctor import DoctorReport
 from etcdfix.report.encryption import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
 from etcdfix.report.explain import ExplainReport
-from etcdfix.report.log import LogSettling, LogVerification
+from etcdfix.report.log import BackupList, BackupPruning, LogSettling, LogVerification
 from etcdfix.report.merge import ReportMerge
 from etcdfix.report.model import API_VERSION, Finding
 from etcdfix.report.namespace import NamespaceReport

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from etcdfix.commands.backups import list_backups
+from etcdfix.commands.log import list_backups
 from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.remediation.places import RecordPaths
 from tests.support.audit_logs import delete_with, killed_at_every_step

@@ -17,7 +17,7 @@ from etcdfix.remediation.backup.prune import PruneRequest, prune_backups, survey
 from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.durable import Step, no_step, open_directory
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.report.backups import BackupPruning
+from etcdfix.report.log import BackupPruning
 from etcdfix.rules import Rule
 from tests.support.audit_logs import KEY, OPERATOR, STORED, content, entry, own_directory, subject
 

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from etcdfix.copies.backups import BackupRow
+from etcdfix.copies import backups as copies
 from etcdfix.copies.finder import LookedInto
 from etcdfix.copies.model import Place
 from etcdfix.errors import AuditLogUnreadable, BackupUnreadable, NotABackup, why
 from etcdfix.inputs.ownfiles import OwnFile, own_file
 from etcdfix.model import ClusterIdentity
-from etcdfix.remediation.audit.record import Record, RecordType, Result
+from etcdfix.remediation.audit.record import Record, RecordType, Result, unicode_text
 from etcdfix.remediation.audit.search import saved_digests
 from etcdfix.remediation.audit.verify import Anchor, is_there, read_records
 from etcdfix.remediation.backup.file import (
@@ -38,7 +38,9 @@ from etcdfix.remediation.backup.file import (
 )
 from etcdfix.remediation.durable import read_limited
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.text.safetext import safe_text
+from etcdfix.report.log import BackupRow
+from etcdfix.storagekey import DEFAULT_PREFIX, StorageCodec, StorageLayout, likely_prefixes
+from etcdfix.text.safetext import key_base64, safe_text
 
 if TYPE_CHECKING:
     from etcdfix.copies.search import Places
@@ -47,6 +49,7 @@ UNKNOWN_TO_THE_LOG: Final = "the audit log does not know the backup, or not as i
 
 _BACKUP_NAME: Final = re.compile(r"[0-9a-f]{16}-\d+-\d+-[0-9a-f]{16}\.json", re.ASCII)
 _LEFT_BEHIND: Final = re.compile(r"^\.etcdfix-probe-|\.torn-|(\.head\.new|\.json\.new|\.reserve|\.lock)$")
+_SECRETS: Final = "secrets"
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -90,6 +93,52 @@ class FoundFile(msgspec.Struct, frozen=True, kw_only=True):
 def names_log(backup: Backup, log: Path) -> bool:
     """Say whether a backup says of an audit log that it belongs to it, whatever links lead there."""
     return os.path.realpath(backup.intent.audit_log) == os.path.realpath(log)
+
+
+def standing_of(
+    file: FoundFile, backup: Backup, account: Account | None, log: Path
+) -> tuple[str, Listed | None]:
+    """Return what an audit log says of a backup, in the words of :class:`BackupRow`; no account: no log."""
+    listed = None if account is None else account.listing(backup)
+    if listed is not None:
+        return "listed", listed
+    if account is None or file.marked:
+        return ("no-log" if account is None else "unconfirmed"), None
+    return ("unlisted" if names_log(backup, log) else "another-log"), None
+
+
+def row_of(path: Path, backup: Backup, standing: str, listed: Listed | None) -> BackupRow:
+    """Return a backup file as it is published."""
+    content = backup.content
+    subject = listed.intent.subject if listed is not None else None
+    secret = resource_of(content.key_base64) == _SECRETS
+    return BackupRow(
+        path=unicode_text(str(path)),
+        content_sha256=backup.content_sha256,
+        key=content.key,
+        key_base64=key_base64(content.key_base64),
+        secret=secret or (subject is not None and (subject.group, subject.resource) == ("", _SECRETS)),
+        stored_as_plaintext=content.stored_as_plaintext,
+        made_at=content.created_at,
+        command=content.purpose,
+        value_sha256=content.value_sha256,
+        value_size=content.value_size,
+        mod_revision=content.mod_revision,
+        cluster_uid=content.cluster.kube_system_uid,
+        audit_log=backup.intent.audit_log,
+        intent=backup.intent.sequence,
+        log=standing,
+        outcome=None if listed is None else str(listed.outcome or "open"),
+    )
+
+
+def resource_of(key: bytes) -> str:
+    """Return the resource of an etcd key under whatever storage prefix fits, ``deployments.apps``; "" for none."""
+    for prefix in (DEFAULT_PREFIX, *likely_prefixes([key])):
+        directory, _shared = StorageLayout(prefix).locate(key)
+        if directory.codec not in {StorageCodec.NOT_AN_OBJECT, StorageCodec.UNKNOWN}:
+            return str(directory.group_resource)
+    return ""
 
 
 def anchors_in(files: Iterable[FoundFile], log: Path) -> list[Anchor]:
@@ -350,7 +399,7 @@ class SavedBackups:
                 self._looked(path, exc.message)
                 self.problems.append(exc.message)
 
-    def of(self, key: bytes) -> Iterator[BackupRow]:
+    def of(self, key: bytes) -> Iterator[copies.BackupRow]:
         """Yield the backups of an etcd key."""
         for path, marked in self._held.get(key, {}).items():
             try:
@@ -367,7 +416,7 @@ class SavedBackups:
                 doubt = "no audit log says that the backup is what was stored: name its log with --audit-log"
             else:
                 doubt = UNKNOWN_TO_THE_LOG
-            yield BackupRow(
+            yield copies.BackupRow(
                 path=path,
                 stored=content.stored,
                 cluster=content.cluster.named,

@@ -12,9 +12,10 @@ descriptors of the directories, and no link is followed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -31,17 +32,19 @@ from etcdfix.remediation.backup.folder import (
     look_at,
     look_into,
     names_log,
+    row_of,
+    standing_of,
 )
 from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.durable import SafeDirectory, Step, no_step, open_directory
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.report.backups import BackupPruning, KeptBackup, PrunedBackup
 from etcdfix.report.change import Refusal
 from etcdfix.report.document import Document
+from etcdfix.report.log import BackupFinding, BackupPruning, BackupRow
 from etcdfix.report.origin import TOOL, timestamp
 from etcdfix.rules import Rule, acceptance, refuse
-from etcdfix.storagekey import display
-from etcdfix.text.safetext import key_base64
+
+NOT_REMOVED: Final = "not-removed"
 
 
 class PruneRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,10 +71,10 @@ class PruneRequest(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class _Going(msgspec.Struct):
+class _Going(NamedTuple):
+    file: FoundFile
     listed: Listed
-    files: list[FoundFile]
-    row: PrunedBackup
+    row: BackupRow
 
 
 def run_prune(
@@ -90,10 +93,10 @@ def run_prune(
         BackupUnreadable: A directory cannot be listed; nothing was removed.
     """
     survey = survey_backups(request)
-    if dry_run or not survey.pruned:
+    if dry_run or not survey.backups:
         return msgspec.structs.replace(survey, dry_run=dry_run)
     preview(survey.document())
-    if not confirm(len(survey.pruned)):
+    if not confirm(survey.count):
         raise refuse(
             Rule.NOT_CONFIRMED,
             "their number was not typed back; nothing was removed",
@@ -112,7 +115,7 @@ def survey_backups(request: PruneRequest) -> BackupPruning:
         files = _look(_open_directories(stack, request))
         refuse_broken(log, verify(log, anchors=anchors_in(files, log)))
         report, going = _survey(request, files, Account(read_records(log)))
-    return msgspec.structs.replace(report, pruned=[one.row for one in going.values()])
+    return msgspec.structs.replace(report, backups=[one.row for its in going.values() for one in its])
 
 
 def prune_backups(
@@ -128,22 +131,21 @@ def prune_backups(
         files = _look(directories)
         log.check(anchors_in(files, path))
         report, going = _survey(request, files, Account(log.records()))
-        names = [one.content_sha256 for one in agreed.pruned if one.content_sha256 in going]
         stopped = ""
         with signals_held() as held:
-            for name in names:
+            for name in dict.fromkeys(one.content_sha256 for one in agreed.backups):
                 stopped = f"{held[0]} arrived" if held else ""
                 try:
-                    if not stopped:
-                        _prune(log, going[name], directories, request, operator, step)
-                        report.pruned.append(going[name].row)
+                    if not stopped and name in going:
+                        report.kept.extend(_prune(log, going[name], directories, request, operator, step))
+                        report.backups.extend(one.row for one in going[name])
                 except EtcdfixError as exc:
-                    if not report.pruned:
+                    if not report.backups:
                         raise
                     stopped = unicode_text(exc.message)
                 if stopped:
                     break
-        unfinished = stopped or any(one.problem for one in report.pruned)
+        unfinished = stopped or not all(one.removed for one in report.backups)
         torn = (f"a torn last line of the audit log was set aside: {torn}" for torn in log.recovered)
         return msgspec.structs.replace(
             report,
@@ -166,26 +168,33 @@ def _look(directories: Sequence[SafeDirectory]) -> list[FoundFile]:
 
 def _survey(
     request: PruneRequest, files: Sequence[FoundFile], account: Account
-) -> tuple[BackupPruning, dict[str, _Going]]:
-    report, going, younger = request.report(), dict[str, _Going](), 0
+) -> tuple[BackupPruning, dict[str, list[_Going]]]:
+    report, going, younger = request.report(), list[_Going](), 0
     for file in files:
-        path, backup = unicode_text(str(file.path)), file.backup
-        if backup is None and not file.named_as_backup:
-            continue
-        listed = account.listing(backup) if backup is not None else None
-        told = [backup.content.created_at] if backup is not None else []
-        if told and max(map(_time, [*told, *([listed.at] if listed is not None else [])])) >= request.before:
-            younger += 1  # by the later word of file and log
+        backup, listed, standing = file.backup, None, ""
+        if backup is not None:
+            standing, listed = standing_of(file, backup, account, request.places.log_path)
+            # By the later word of file and log.
+            if (
+                max(map(_time, [backup.content.created_at, *([listed.at] if listed else [])]))
+                >= request.before
+            ):
+                younger += 1
+                continue
+        elif not file.named_as_backup:
             continue
         kept = _why_kept(request, file, listed)
         if kept is not None:
-            report.kept.append(KeptBackup(path, kept[0], unicode_text(kept[1])))
-        elif listed is not None:
-            one = going.setdefault(listed.content_sha256, _Going(listed, [], _row(listed)))
-            one.files.append(file)
-            one.row.paths.append(path)
+            number = None if backup is None else backup.intent.sequence
+            path = unicode_text(str(file.path))
+            report.kept.append(BackupFinding(True, kept[0], unicode_text(kept[1]), path, number))
+        elif backup is not None and listed is not None:
+            going.append(_Going(file, listed, row_of(file.path, backup, standing, listed)))
+    by_content: dict[str, list[_Going]] = {}
+    for one in sorted(going, key=lambda one: one.row.intent):
+        by_content.setdefault(one.row.content_sha256, []).append(one)
     report = msgspec.structs.replace(report, younger=younger, exit_code=4 if report.kept else 0)
-    return report, dict(sorted(going.items(), key=lambda item: item[1].row.intent))
+    return report, by_content
 
 
 def _time(text: str) -> datetime:
@@ -221,28 +230,16 @@ def _why_kept(request: PruneRequest, file: FoundFile, listed: Listed | None) -> 
     return None
 
 
-def _row(listed: Listed) -> PrunedBackup:
-    intent = listed.intent
-    return PrunedBackup(
-        content_sha256=listed.content_sha256,
-        key=display(intent.subject.key),
-        key_base64=key_base64(intent.subject.key),
-        command=intent.verb.purpose,
-        made_at=listed.at,
-        outcome=str(listed.outcome),
-        intent=intent.link.sequence,
-    )
-
-
 def _prune(
     log: AuditLog,
-    going: _Going,
+    going: list[_Going],
     directories: Sequence[SafeDirectory],
     request: PruneRequest,
     operator: Operator,
     step: Step,
-) -> None:
-    intent, row = going.listed.intent, going.row
+) -> Iterator[BackupFinding]:
+    """Remove the files of one backup, up to the first that cannot be removed, which is yielded."""
+    intent, row = going[0].listed.intent, going[0].row
     record = Record(
         type=RecordType.PRUNE,
         verb=Verb.PRUNE,
@@ -251,24 +248,27 @@ def _prune(
         reason=request.reason,
         cluster_uid=intent.cluster_uid,
         value_sha256=intent.value_sha256,
-        backups=tuple(row.paths),
+        backups=tuple(one.row.path for one in going),
         backup_sha256=row.content_sha256,
         detail=f"the backup of intent {row.intent} ({row.command}), made {row.made_at}, is removed from here on",
         accepted=request.accepted.as_flags(),
     )
-    row.record = str(log.append(record))
+    link = str(log.append(record))
+    for one in going:
+        one.row.record = link
     by_path = {directory.path: directory for directory in directories}
-    for file, path in zip(going.files, row.paths, strict=True):
+    for file, listed, row in going:
         directory = by_path[file.path.parent]
         # It must still be the one that the log means.
-        now = look_at(directory.descriptor, file.path)
-        if now.backup is None or now.exposed or not going.listed.is_of(now.backup):
-            changed = now.what or "; ".join(now.exposed) or "it is not the one that the audit log means"
-            row.problem = unicode_text(f"backup {file.path}: {changed}; it was not removed")
+        now, problem = look_at(directory.descriptor, file.path), ""
+        if now.backup is None or now.exposed or not listed.is_of(now.backup):
+            problem = now.what or "; ".join(now.exposed) or "it is not the one that the audit log means"
+        else:
+            try:
+                directory.remove(file.path.name, what="backup pruned", step=step)
+                row.removed = True
+            except EtcdfixError as exc:
+                problem = exc.message
+        if problem:
+            yield BackupFinding(True, NOT_REMOVED, unicode_text(problem), row.path, row.intent)
             return
-        try:
-            directory.remove(file.path.name, what="backup pruned", step=step)
-        except EtcdfixError as exc:
-            row.problem = unicode_text(exc.message)
-            return
-        row.removed.append(path)

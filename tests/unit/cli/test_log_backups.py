@@ -261,9 +261,10 @@ class TestPrune:
         code, found = document(capfd, ground, "log-pruning", "prune", *AGED, "--accept", "only-copy")
         assert (code, found["refusal"]["rule"], found["exit_code"]) == (4, "not-confirmed", 4)
         code, found = document(capfd, ground, "log-pruning", "prune", *AGED, "--accept", "only-copy", "--yes")
-        assert (code, found["refusal"], len(found["pruned"])) == (0, None, 1)
-        assert found["pruned"][0]["record"] == found["audit_log_head"]
-        assert found["pruned"][0]["removed"] == found["pruned"][0]["paths"]
+        assert (code, found["refusal"], len(found["backups"])) == (0, None, 2)
+        assert {(one["record"], one["removed"]) for one in found["backups"]} == {
+            (found["audit_log_head"], True)
+        }
 
     def test_a_dry_run_changes_nothing(self, capfd: Captured, ground: Ground) -> None:
         ground.change()
@@ -272,7 +273,7 @@ class TestPrune:
         code, found = document(
             capfd, ground, "log-pruning", "prune", *AGED, "--accept", "only-copy", "--dry-run"
         )
-        assert (code, found["dry_run"], len(found["pruned"]), found["audit_log_head"]) == (0, True, 1, None)
+        assert (code, found["dry_run"], len(found["backups"]), found["audit_log_head"]) == (0, True, 2, None)
         assert (
             "1 backup would be removed"
             in backup(capfd, ground, "prune", *AGED, "--accept", "only-copy", "--dry-run")[1]

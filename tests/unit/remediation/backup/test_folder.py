@@ -9,7 +9,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from etcdfix.commands.backups import _resource_of
 from etcdfix.errors import BackupUnreadable
 from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.log import AuditLog
@@ -23,6 +22,7 @@ from etcdfix.remediation.backup.folder import (
     FoundFile,
     intent_of,
     look_into,
+    resource_of,
     unlisted_writes,
 )
 from etcdfix.remediation.durable import SafeDirectory
@@ -155,7 +155,7 @@ def test_a_directory_that_is_none(ground: Ground) -> None:
     ],
 )
 def test_the_resource_of_a_key(key: bytes, resource: str) -> None:
-    assert _resource_of(key) == resource
+    assert resource_of(key) == resource
 
 
 def account(ground: Ground) -> Account:

@@ -51,11 +51,8 @@ class TestWhatGoes:
         names = [ground.change(), ground.change(key=OTHER)]
         done = ground.prune()
         assert ground.files() == set()
-        assert [one.intent for one in done.pruned] == [1, 3]
-        assert [Path(path).name for one in done.pruned for path in one.removed] == [
-            *names[:1] * 2,
-            *names[1:] * 2,
-        ]
+        assert [(one.intent, one.removed) for one in done.backups] == [(1, True)] * 2 + [(3, True)] * 2
+        assert [Path(one.path).name for one in done.backups] == [*names[:1] * 2, *names[1:] * 2]
         assert records(ground)[4:] == [("prune-backup", "prune", "")] * 2
         assert done.audit_log_head == str(verify(ground.log).head)
         assert (done.stopped, done.warnings, done.exit_code) == ("", [], 0)
@@ -74,7 +71,7 @@ class TestWhatGoes:
         ground.change()
         younger = ground.change()
         done = ground.prune(before=OLD + timedelta(hours=1))
-        assert (len(done.pruned), done.younger) == (1, 2)
+        assert (done.count, done.younger) == (1, 2)
         assert ground.survey(before=OLD + timedelta(days=1)).younger == 2  # made then, and not before
         assert ground.files() == {f"one/{younger}", f"two/{younger}"}
 
@@ -107,17 +104,17 @@ class TestWhatGoes:
     @pytest.mark.parametrize(("verb", "result"), [(Verb.UNDO, Result.UNDONE), (Verb.FIX, Result.FIXED)])
     def test_what_a_put_replaced_is_no_only_copy(self, ground: Ground, verb: Verb, result: Result) -> None:
         ground.change(result, verb=verb)
-        assert len(ground.survey(accepted=Acceptances()).pruned) == 1
+        assert ground.survey(accepted=Acceptances()).count == 1
 
 
 class TestWhatStays:
     def rules(self, ground: Ground, **changes: Any) -> list[Rule]:
         survey = ground.survey(**changes)
-        assert survey.pruned == []
+        assert survey.backups == []
         before = ground.files()
-        assert ground.prune(**changes).pruned == []
+        assert ground.prune(**changes).backups == []
         assert ground.files() == before
-        return [Rule(kept.rule) for kept in survey.kept]
+        return [Rule(kept.reason) for kept in survey.kept]
 
     @pytest.mark.parametrize(
         "result", [Result.DELETED, Result.APPLIED_OR_GONE, Result.REFUSED, Result.NOT_APPLIED]
@@ -149,8 +146,8 @@ class TestWhatStays:
         for path in ground.directories:
             (path / (lost + MARKER_SUFFIX)).touch(0o600)
         survey = ground.survey()
-        assert [kept.rule for kept in survey.kept] == [Rule.BACKUP_UNLISTED] * 2
-        assert [Path(path).name for one in survey.pruned for path in one.paths] == [name, name]
+        assert [kept.reason for kept in survey.kept] == [Rule.BACKUP_UNLISTED] * 2
+        assert [Path(one.path).name for one in survey.backups] == [name, name]
 
     @pytest.mark.parametrize(
         ("what", "rule", "why"),
@@ -183,7 +180,7 @@ class TestWhatStays:
         else:
             path.chmod(int(what, 8))
         (kept,) = ground.prune().kept
-        assert (kept.rule, why in kept.message) == (rule, True)
+        assert (kept.reason, why in kept.message) == (rule, True)
         assert {f"one/{name}"} <= ground.files() <= {f"one/{name}", f"one/{name}{MARKER_SUFFIX}"}
         assert what != "link" or outside.exists()
 
@@ -210,7 +207,7 @@ class TestWhatStays:
         other = Ground(own_directory(ground.folder / "second"))
         other.change()
         survey = ground.survey(places=type(ground.places)(other.directories, ground.log))
-        assert [kept.rule for kept in survey.kept] == [Rule.BACKUP_UNLISTED] * 2
+        assert [kept.reason for kept in survey.kept] == [Rule.BACKUP_UNLISTED] * 2
         assert "another log" in survey.kept[0].message
 
 
@@ -266,7 +263,7 @@ class TestWhatRefusesAll:
         agreed = ground.survey()
         ground.prune()
         again = prune.prune_backups(ground.request(), agreed, operator=OPERATOR)
-        assert (again.pruned, again.stopped) == ([], "")
+        assert (again.backups, again.stopped) == ([], "")
 
 
 class Once:
@@ -298,15 +295,15 @@ class TestWhatGoesWrong:
             assert (len(ground.files()), len(records(ground))) == (4, 4)
         else:
             done = ground.prune(step=step)
-            assert ("could not be made durable" in done.stopped, len(done.pruned)) == (True, 1)
+            assert ("could not be made durable" in done.stopped, done.count) == (True, 1)
             assert ground.files() == {f"one/{second}", f"two/{second}"}
 
     def test_a_file_that_cannot_be_removed(self, ground: Ground) -> None:
         name = ground.change()
         done = ground.prune(step=Once("backup pruned: before unlink file", full))
-        (one,) = done.pruned
-        assert (one.removed, one.record is not None, done.exit_code) == ([], True, 3)
-        assert "No space left" in one.problem
+        assert [(one.removed, one.record is not None) for one in done.backups] == [(False, True)] * 2
+        assert (done.exit_code, [one.reason for one in done.kept]) == (3, [prune.NOT_REMOVED])
+        assert "No space left" in done.kept[0].message
         assert ground.files() == {f"one/{name}", f"two/{name}"}
         assert ground.prune().exit_code == 0
         assert ground.files() == set()
@@ -314,9 +311,9 @@ class TestWhatGoesWrong:
     def test_the_second_file_cannot_be_removed(self, ground: Ground) -> None:
         name = ground.change()
         done = ground.prune(step=Once("backup pruned: before unlink file", full, skip=1))
-        assert [len(one.removed) for one in done.pruned] == [1]
+        assert [one.removed for one in done.backups] == [True, False]
         assert ground.files() == {f"two/{name}"}
-        assert ground.prune().pruned[0].removed == [str(ground.directories[1] / name)]
+        assert [one.path for one in ground.prune().backups] == [str(ground.directories[1] / name)]
 
     @pytest.mark.parametrize(
         "what",
@@ -350,8 +347,8 @@ class TestWhatGoesWrong:
                 path.symlink_to(tmp_path / "outside")
 
         done = ground.prune(step=Once("audit log: after read back", change))
-        assert done.pruned[0].removed == []
-        assert done.pruned[0].problem
+        assert [one.removed for one in done.backups[:2]] == [False, False]
+        assert done.kept[0].reason == prune.NOT_REMOVED
         assert path.is_symlink() or path.exists() or what == "gone"
         assert what != "link" or (tmp_path / "outside").exists()
         assert done.exit_code == 3

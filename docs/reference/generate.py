@@ -15,7 +15,7 @@ from etcdfix import errors
 from etcdfix.cli.exit_codes import MEANINGS
 from etcdfix.cli.options import options_page
 from etcdfix.cli.root import cli
-from etcdfix.remediation.change import DELETE, PATCH, PUT, SEAL, UNDO
+from etcdfix.remediation.change import DELETE, PATCH, PUT, UNDO
 from etcdfix.rules import ELSEWHERE, Rule
 from etcdfix.rules import MEANINGS as ACCEPTED
 
@@ -73,7 +73,7 @@ def exit_codes() -> str:
 
 def rules() -> str:
     """Return the table of rules: what has to hold, which changes ask it, and what it says to accept it."""
-    lists = {"delete": DELETE, "fix": (*PUT, *SEAL), "fix --from memory": PATCH, "undo": UNDO}
+    lists = {"delete": DELETE, "fix": PUT, "fix --from memory": PATCH, "undo": UNDO}
     checks = {check.__name__: check for asked in lists.values() for check in asked}
     rows = ["| rule | what has to hold | asked by | `--accept` says |", "|---|---|---|---|"]
     for rule in Rule:

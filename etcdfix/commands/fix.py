@@ -18,7 +18,7 @@ from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.remediation.audit.record import Result, Verb
-from etcdfix.remediation.change import PUT, SEAL, Change, Confirmer, carry_out
+from etcdfix.remediation.change import PUT, Change, Confirmer, carry_out
 from etcdfix.remediation.choice import FixRequest, choose
 from etcdfix.remediation.cluster import Cluster
 from etcdfix.remediation.commit import ChangeOutcome
@@ -64,9 +64,8 @@ def run_fix(
         except RefusedByRule:  # it is among those that the checks list
             way = None
         if way is not Way.PATCH:
-            checks = SEAL if way is Way.SEAL else PUT
             past = _past_state(change) if way is not None else []
-            outcome = carry_out(checks, change, confirmer, preview=preview, warnings=past, step=step)
+            outcome = carry_out(PUT, change, confirmer, preview=preview, warnings=past, step=step)
             return _read_back(change, outcome, step) if outcome.result is Result.FIXED else outcome
     rescued = next(iter(request.places.rescued), None)
     kind = str(cluster.examiner.layout.locate(request.key)[0].group_resource)

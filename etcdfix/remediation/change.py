@@ -342,9 +342,8 @@ _VALUE: Final[tuple[Check, ...]] = (
 DELETE: Final = (*_KEY, *_CLUSTER, *_VALUE, cached_reads.ends_cached_reads, value.cluster_breaking)
 PUT: Final = (
     *_KEY, *_CLUSTER, *_COPY, copies.other_object, copies.unknown_uid, copies.moved, *_VALUE, copies.unproven_repair,
-    value.cluster_breaking,
+    value.cluster_breaking, sealing.write_key, sealing.undeployed_write_key,
 )  # fmt: skip
-SEAL: Final = (*PUT, sealing.write_key, sealing.undeployed_write_key)
 PATCH: Final[tuple[Check, ...]] = (
     *_KEY, *_CLUSTER, key.plan, memory.configuration_wrong, memory.other_cluster, memory.write_key,
     memory.unchecked_server, memory.no_api_server, memory.not_from_memory, memory.other_object, memory.not_rescued,

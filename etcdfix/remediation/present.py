@@ -28,7 +28,7 @@ from etcdfix.remediation.checks.value import unfit_to_go
 from etcdfix.remediation.cluster import Cluster, find_cluster
 from etcdfix.remediation.datastore import KeyReading, Landmark
 from etcdfix.remediation.durable import Step, no_step
-from etcdfix.remediation.facts import Facts, fact
+from etcdfix.remediation.facts import Facts, fact, must_be_had
 from etcdfix.remediation.members import (
     ActiveAlarm,
     LeaseState,
@@ -208,7 +208,7 @@ class Present(Facts):
     @fact("everything else")
     def around(self) -> Around:
         """What one pass over everything showed; none is made for a value that may never go."""
-        assert self.configuration in {True, False}  # without one nothing is proven
+        must_be_had(self.configuration)
         self._require_unfit(self.first)
         starts, kin = self.starts, self.kin
 

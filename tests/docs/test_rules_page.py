@@ -8,13 +8,13 @@ import click
 import pytest
 
 from etcdfix.cli.root import cli
-from etcdfix.remediation.change import DELETE, PATCH, PUT, SEAL, UNDO
+from etcdfix.remediation.change import DELETE, PATCH, PUT, UNDO
 from etcdfix.rules import ELSEWHERE, MEANINGS, Rule
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "rules.md"
 ASKED = {
     "delete": DELETE,
-    "fix": (*PUT, *SEAL, *PATCH),
+    "fix": (*PUT, *PATCH),
     "undo": UNDO,
 }
 # Whoever names a plan accepts another etcd; the choice of a copy asks by itself.

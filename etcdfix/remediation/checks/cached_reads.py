@@ -24,6 +24,7 @@ from etcdfix.apiserver.servers import AllServers, APIAccess, ServerAnswers, open
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.remediation.audit.search import saved_digests
+from etcdfix.remediation.facts import must_be_had
 from etcdfix.rescued import SavedObject, is_whole, read_index
 from etcdfix.rules import Rule, unless_accepted
 from etcdfix.storagekey import display
@@ -158,7 +159,7 @@ def cached_reads_of(
 
 def ends_cached_reads(present: Present, change: Change) -> Iterator[RefusedByRule | str]:
     """No API server gives up, with this deletion, what it alone holds of other objects whose key is lost."""
-    assert present.around is not None  # the others were seen
+    yield from must_be_had(present.around)
     kin = present.kin
     if not kin.missing:
         return

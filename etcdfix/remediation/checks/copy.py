@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from etcdfix.copies.model import Place, Sameness
+from etcdfix.copies.model import Sameness
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import RepairKind
+from etcdfix.remediation.facts import must_be_had
 from etcdfix.report.advice.change import repair_risks
 from etcdfix.rules import Rule, refuse, unless_accepted
 from etcdfix.text.commands import fix
@@ -65,8 +66,7 @@ def unknown_uid(present: Present, change: Change) -> Refusals:
 
 def moved(_present: Present, change: Change) -> Refusals:
     """Where the bytes stand at another etcd key, they stand there as they were examined until they are written."""
-    assert change.other_mark is None or change.of(Place.KEY)  # it says no by itself
-    yield from ()
+    yield from must_be_had(change.other_mark)
 
 
 def unproven_repair(present: Present, change: Change) -> Refusals:

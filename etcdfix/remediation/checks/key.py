@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import Outcome
 from etcdfix.remediation.backup.file import digest
+from etcdfix.remediation.facts import must_be_had
 from etcdfix.remediation.members import AlarmKind
 from etcdfix.rules import Rule, acceptance, refuse, unless_accepted
 from etcdfix.text.commands import RunOptions, save_snapshot
@@ -22,8 +23,7 @@ Said = Iterator[RefusedByRule | str]
 
 def no_configuration(present: Present, _change: Change) -> Said:
     """Somebody said how values are encrypted at rest, or that none is: without that nothing is proven."""
-    assert present.configuration in {True, False}  # it says no by itself
-    yield from ()
+    yield from must_be_had(present.configuration)
 
 
 def gone(present: Present, change: Change) -> Said:
@@ -38,7 +38,7 @@ def gone(present: Present, change: Change) -> Said:
         return
     request = change.request
     if change.takes_what_is_there:
-        assert present.stored  # it says no by itself
+        yield from must_be_had(present.stored)
     elif request.expected is not None:
         yield refuse(
             Rule.GONE,

@@ -16,6 +16,7 @@ from etcdfix.apiserver.objects import Answer
 from etcdfix.apiserver.patience import AGAIN
 from etcdfix.encryption.config import ProviderType
 from etcdfix.errors import ConfigurationError, RefusedByRule
+from etcdfix.remediation.facts import must_be_had
 from etcdfix.rescued import read_saved
 from etcdfix.rules import Rule, refuse, unless_accepted
 from etcdfix.storagekey import display
@@ -40,8 +41,7 @@ def _held(change: Change) -> Held:
 
 def not_from_memory(_present: Present, change: Change) -> Refusals:
     """An API server has this very write in memory, and its encryption key is what is lost."""
-    assert _held(change).chosen.holders  # whoever cannot be asked is refused there
-    yield from ()
+    yield from must_be_had(_held(change).chosen)
 
 
 def write_key(present: Present, change: Change) -> Refusals:
@@ -155,7 +155,7 @@ def no_api_server(_present: Present, change: Change) -> Refusals:
             hint="name one that runs: --kubeconfig FILE, --server URL",
         )
         return
-    assert held.authorization is not None  # who may not is refused there
+    yield from must_be_had(held.authorization)
 
 
 def other_object(present: Present, change: Change) -> Refusals:

@@ -11,6 +11,7 @@ from etcdfix.copies.model import Place
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import ServerBehaviour
 from etcdfix.remediation.checks.encryption import require_unencrypted
+from etcdfix.remediation.facts import must_be_had
 from etcdfix.rules import Rule, refuse, unless_accepted
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage
@@ -35,8 +36,7 @@ def configuration_wrong(present: Present, change: Change) -> Iterator[RefusedByR
     """No API server reads what etcdfix cannot read, and nothing in etcd is encrypted where --no-encryption says so."""
     if change.put is not None:
         require_unencrypted(present.cluster, change.put)
-    assert present.servers is not None  # one that reads it refuses by itself
-    yield from ()
+    yield from must_be_had(present.servers)
 
 
 def no_api_server(present: Present, change: Change) -> Iterator[RefusedByRule]:

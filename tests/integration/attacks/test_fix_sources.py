@@ -18,7 +18,8 @@ from etcdfix.encryption.config import mark_of
 from etcdfix.errors import RefusedByRule
 from etcdfix.remediation.choice import FixRequest
 from etcdfix.remediation.cluster import Acceptances
-from etcdfix.rescued import FORMAT, INDEX_NAME, digest_of, file_name
+from etcdfix.remediation.saved_objects import RescueRecord
+from etcdfix.rescued import FORMAT, INDEX_NAME, digest_of, file_name, read_index
 from etcdfix.testing.protobytes import block, object_meta, unknown
 from tests.support.attacks import (
     OTHER,
@@ -32,6 +33,7 @@ from tests.support.attacks import (
     secret,
     without,
 )
+from tests.support.audit_logs import own_directory
 from tests.support.change_runs import Agreeing, Ran
 from tests.support.kubernetes_api import KubernetesAPI, status_answer
 from tests.support.object_files import json_secret, saved
@@ -338,6 +340,27 @@ def _line(key: bytes, revision: int, raw: bytes, cluster_uid: str = KUBE_SYSTEM_
         "file": file_name(key, str(revision), digest_of(raw)), "server": "https://a",
         "saved_at": "2026-01-01T00:00:00Z", "cluster_uid": cluster_uid,
     }  # fmt: skip
+
+
+def test_a_saved_file_that_is_chosen_once_it_is_accepted(registry: Attacked) -> None:
+    """What would refuse it then is told with it: no command is printed that would not go through."""
+    at = registry.key("shop/target")
+    target(registry, seal("aesgcm", secret("target"), at))
+    registry.etcd.put(at, damaged(registry))
+    registry.rules(("secrets", (provider("aesgcm", next=OTHER, key1=TRUE), IDENTITY)))
+    raw = json.dumps(object_for(registry)).encode()
+    line = _line(at, registry.mod_revision(at), raw)
+    rescued = own_directory(registry.folder / "rescued")
+    (rescued / line["file"]).write_bytes(raw)
+    (rescued / INDEX_NAME).write_bytes(json.dumps(line).encode() + b"\n")
+    record = RescueRecord(registry.places, rescued, cluster_uid=KUBE_SYSTEM_UID, resources=["secrets"])
+    record.saved(read_index(rescued).by_key()[at])
+    accepted = without(EVERYTHING, "unlisted-source")
+    with registry.nothing_changes():
+        ran = registry.put_back(at, "", "--rescued", str(rescued), *accepted)
+    registry.refused(ran, "neither this audit log nor this etcd lists", hint="look at what it holds")
+    assert "nothing shows that the API servers hold the key of aesgcm/v1/next" in ran.err
+    assert "goes through" not in ran.err
 
 
 @pytest.mark.parametrize("cluster_uid", [KUBE_SYSTEM_UID, ANOTHER_UID])

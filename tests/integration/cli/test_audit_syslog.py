@@ -11,6 +11,7 @@ import pytest
 from etcdfix.errors import TransactionNotSent
 from etcdfix.remediation.audit.verify import ChainState, verify
 from tests.support.change_runs import Registry, follow_up
+from tests.support.fixtures import Patch
 from tests.support.syslogs import PlayedSyslog
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
@@ -43,7 +44,7 @@ def test_a_syslog_that_cannot_be_reached(registry: Registry, tmp_path: Path, mor
 
 
 def test_it_is_said_too_where_the_change_fails(
-    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    registry: Registry, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     def not_sent(*_arguments: object) -> NoReturn:
         raise TransactionNotSent("no endpoint could be reached")

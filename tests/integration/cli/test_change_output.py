@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,6 +18,7 @@ from etcdfix.report.schema import SCHEMAS
 from etcdfix.text.commands import RunOptions
 from tests.support.audit_logs import own_directory
 from tests.support.change_runs import Ran, Registry
+from tests.support.fixtures import Captured, Patch
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
@@ -80,13 +80,6 @@ def test_what_is_no_rule_has_the_name_of_its_error(registry: Registry, tmp_path:
     assert document["refusal"]["code"] == "backup-unreadable"
 
 
-def test_a_key_that_is_not_text(registry: Registry) -> None:
-    key = registry.key("shop/") + b"\xff\x1b[31m"
-    ran = registry.delete(key, "-o", "json")
-    assert base64.b64decode(told(ran)["key_base64"]) == key
-    assert "\x1b" not in ran.out
-
-
 ODD = "l\udcffg"
 """A name that is not UTF-8, as the shell may pass it."""
 
@@ -102,9 +95,7 @@ def test_paths_that_are_not_text(registry: Registry) -> None:
 
 
 @pytest.mark.parametrize("name", ["outcome_report", "show_change"])
-def test_what_was_done_is_told_whatever_happens(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_what_was_done_is_told_whatever_happens(registry: Registry, monkeypatch: Patch, name: str) -> None:
     def fail(*_args: object, **_named: object) -> NoReturn:
         raise UnicodeError
 
@@ -119,9 +110,7 @@ def test_what_was_done_is_told_whatever_happens(
     assert f"To put it back: etcdfix undo {kept.path}\n" in ran.err
 
 
-def test_without_a_document_an_unknown_outcome_is_told_whole(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_document_an_unknown_outcome_is_told_whole(monkeypatch: Patch, capfd: Captured) -> None:
     def fail(*_args: object, **_named: object) -> NoReturn:
         raise UnicodeError
 
@@ -141,7 +130,7 @@ def test_without_a_document_an_unknown_outcome_is_told_whole(
         assert told in err
 
 
-def test_an_error_is_told_whatever_happens(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_is_told_whatever_happens(registry: Registry, monkeypatch: Patch) -> None:
     def fail(*_args: object, **_named: object) -> NoReturn:
         raise UnicodeError
 

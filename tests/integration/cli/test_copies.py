@@ -114,10 +114,3 @@ def test_a_report_names_what_is_looked_for(registry: Registry, tmp_path: Path) -
     ran = looked(registry, "--from-report", str(report))
     assert ran.code == 2
     assert "the report is of the cluster" in ran.err
-
-
-def test_nothing_there(registry: Registry) -> None:
-    words = ["copies", "--endpoints", registry.endpoints, "--etcd-prefix", "/nowhere", "--no-encryption"]
-    ran = registry.run(*words)
-    assert ran.code == 5
-    assert "NOTHING WAS EXAMINED" in ran.err

@@ -228,10 +228,3 @@ def test_a_value_that_changed_on_disk_does_not_make_the_log_another_ones(
     assert (copy["outcome"], copy["confidence"]) == ("readable", "certain")
     told = logged.run("explain", key.decode(), "--history", *given, *options)
     assert told.code == 1, told
-
-
-def test_no_log_there(logged: Registry, tmp_path: Path) -> None:
-    ran = logged.run("copies", *logged.common(reason=None), "--in", f"log:{tmp_path}/none")
-    assert ran.code == 3
-    assert "NOT LOOKED INTO" in ran.out
-    assert "Traceback" not in ran.err

@@ -18,7 +18,8 @@ from etcdfix.remediation import durable
 from etcdfix.remediation.audit.record import RecordType
 from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.testing.certificates import CertificateAuthority
-from tests.support.change_runs import BROKEN, PLAINTEXT, UID, Registry, follow_up, holds, typing
+from tests.support.change_runs import BROKEN, PLAINTEXT, UID, Registry, holds, typing
+from tests.support.fixtures import Patch
 from tests.support.kubernetes_api import (
     ACCESS_REVIEW,
     KUBE_SYSTEM,
@@ -60,17 +61,6 @@ def test_deletion(registry: Registry) -> None:
     assert intent.reason == "its key is lost"
     assert intent.operator.authorization == "none"
     assert verify(registry.log).state is ChainState.WHOLE
-
-
-def test_the_printed_undo_puts_the_same_bytes_back(registry: Registry) -> None:
-    key = registry.key("shop/broken")
-    ran = registry.delete(key)
-    undo = follow_up(ran.out, "Undo")
-    again = registry.run(
-        *undo.removeprefix("etcdfix ").split(), "--yes", "--backup-dir", str(registry.backups)
-    )
-    assert again.code == 0, again.err
-    assert registry.stored(key) == BROKEN
 
 
 def test_backup_holds_the_stored_bytes_and_nothing_that_was_decrypted(registry: Registry) -> None:
@@ -124,15 +114,8 @@ def test_key_that_cannot_be_typed(registry: Registry) -> None:
     assert "\x1b" not in ran.out + ran.err
 
 
-def test_not_an_object(registry: Registry) -> None:
-    key = registry.put("10.0.0.1", b"k8s\x00", resource="masterleases")
-    with registry.untouched():
-        ran = registry.delete(key)
-    registry.refused(ran, "the key holds no object of the API", hint="leave it")
-
-
 def test_declared_key_is_typed_back_at_a_terminal_even_with_yes(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
+    registry: Registry, monkeypatch: Patch
 ) -> None:
     registry.configure(provider("aescbc", key1=KEY_1), provider("aesgcm", gone=KEY_1), IDENTITY)
     key = registry.key("shop/lost")
@@ -147,34 +130,6 @@ def test_declared_key_is_typed_back_at_a_terminal_even_with_yes(
     with typing(monkeypatch, "aesgcm/v1/gone"):
         ran = registry.delete(key, *declared)
     assert ran.code == 0, ran.err
-
-
-def test_unknown_cluster(registry: Registry) -> None:
-    registry.lose_kube_system()
-    key = registry.key("shop/broken")
-    with registry.untouched():
-        ran = registry.delete(key)
-    registry.refused(ran, "there is no namespace kube-system here", hint="--accept unknown-cluster")
-    ran = registry.delete(key, "--accept", "unknown-cluster")
-    assert ran.code == 0, ran.err
-    assert "kube-system uid unknown (accepted)" in ran.err
-    assert registry.kept()[0].content.cluster.kube_system_uid is None
-    assert "--accept unknown-cluster" in registry.records()[0].accepted
-
-
-@pytest.mark.parametrize(
-    ("resource", "name"),
-    [("namespaces", "shop"), ("roles", "shop/reader"), ("configmaps", "kube-system/coredns")],
-)
-def test_floor(registry: Registry, resource: str, name: str) -> None:
-    key = registry.put(name, b"k8s\x00\x0a\xff", resource=resource)
-    with registry.untouched():
-        ran = registry.delete(key)
-    registry.refused(ran, "deleting this key may break the cluster", hint="--accept cluster-breaking")
-    with registry.untouched():
-        ran = registry.delete(key, "--accept", "cluster-breaking", "--dry-run")
-    assert ran.code == 0, ran.err
-    assert "CLUSTER-BREAKING, as accepted" in ran.err
 
 
 def test_allowed(registry: Registry, api: KubernetesAPI) -> None:
@@ -229,7 +184,7 @@ def test_nothing_is_waited_for_while_others_fail(registry: Registry, api: Kubern
 
 @pytest.mark.parametrize("ended", [KeyboardInterrupt, EndedEarly("ended by SIGTERM", 143)])
 def test_the_end_of_waiting_takes_nothing_back(
-    registry: Registry, api: KubernetesAPI, monkeypatch: pytest.MonkeyPatch, ended: BaseException
+    registry: Registry, api: KubernetesAPI, monkeypatch: Patch, ended: BaseException
 ) -> None:
     def end(_seconds: float) -> NoReturn:
         raise ended
@@ -314,37 +269,13 @@ def test_each_server_is_asked_and_shown(
         assert "API server  https://127.0.0.1:1 gave no answer: no connection comes about" in ran.err
 
 
-@pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
-def test_a_declaration_without_an_api_server(registry: Registry, dry_run: tuple[str, ...]) -> None:
-    """It is refused before anything is read."""
-    with registry.untouched():
-        ran = registry.delete(registry.key("shop/broken"), "--declare-key-lost", "aescbc/v1/key1", *dry_run)
-    registry.refused(
-        ran,
-        "--declare-key-lost: no API server is asked whether it has the key",
-        hint="--kubeconfig FILE; if that is understood: --accept no-api-server",
-    )
-
-
 def test_without_terminal_and_without_yes(registry: Registry) -> None:
     with registry.untouched():
         ran = registry.delete(registry.key("shop/broken"), yes=False)
     registry.refused(ran, "was not typed back; nothing was changed", hint="or give --yes in a script")
 
 
-@pytest.mark.parametrize(
-    "typed",
-    ["yes", "", "/registry/secrets/shop", "/registry/secrets/shop/broke", "/registry/secrets/shop/brokenn"],
-)
-def test_something_else_typed(registry: Registry, monkeypatch: pytest.MonkeyPatch, typed: str) -> None:
-    with registry.untouched(), typing(monkeypatch, typed):
-        ran = registry.delete(registry.key("shop/broken"), yes=False)
-    assert ran.code == 4
-    assert "was not typed back; nothing was changed" in ran.err
-    assert not registry.log.exists()
-
-
-def test_backup_directory_full(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_backup_directory_full(registry: Registry, monkeypatch: Patch) -> None:
     real = durable.write_fully
 
     def full(descriptor: int, data: bytes) -> None:

@@ -17,6 +17,7 @@ from etcdfix.report.planfile import load_plan, sealed
 from etcdfix.report.render.machine import JSONWriter
 from etcdfix.text.commands import RunOptions
 from tests.support.change_runs import BROKEN, Ran, Registry
+from tests.support.fixtures import Patch
 from tests.support.impact_objects import Cluster as Made
 from tests.support.impact_objects import owner
 from tests.support.objects import KEY_2, aescbc, secret
@@ -151,7 +152,7 @@ def test_a_verdict_in_a_plan_permits_nothing(registry: Registry) -> None:
     registry.refused(ran, "the object is readable", hint="kubectl delete")
 
 
-def test_a_plan_from_the_environment_is_none(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_from_the_environment_is_none(registry: Registry, monkeypatch: Patch) -> None:
     plan = planned(registry)
     rewrite(plan, lambda _: {"entries": []})
     for named in (str(plan), "/nowhere"):

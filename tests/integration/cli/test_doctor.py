@@ -17,6 +17,7 @@ from tests.support.audit_logs import own_directory
 from tests.support.doctoring import lease
 from tests.support.etcd_members import EtcdMembers, etcd_members
 from tests.support.etcd_proxy import EtcdProxy
+from tests.support.fixtures import Captured, Patch
 from tests.support.objects import namespace_object, secret
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
@@ -25,7 +26,7 @@ Found = dict[str, list[dict[str, Any]]]
 
 
 @pytest.fixture
-def doctor(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, Found]]:
+def doctor(tmp_path: Path, capfd: Captured) -> Callable[..., tuple[int, Found]]:
     own = own_directory(tmp_path / "own")
     places = ["--backup-dir", str(own), "--audit-log", str(own / "log")]
 
@@ -82,7 +83,7 @@ def limited(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
 
 
 def test_what_users_may_do(
-    limited: EtcdServer, doctor: Callable[..., tuple[int, Found]], monkeypatch: pytest.MonkeyPatch
+    limited: EtcdServer, doctor: Callable[..., tuple[int, Found]], monkeypatch: Patch
 ) -> None:
     for (name, password), expected in ((ROOT_USER, ["ok"]), (READER, ["warn"])):
         monkeypatch.setenv("ETCDCTL_PASSWORD", password)

@@ -14,6 +14,7 @@ import pytest
 from etcdfix.cli.root import run
 from etcdfix.testing.servers import EtcdServer
 from tests.support.change_runs import Registry
+from tests.support.fixtures import Captured
 from tests.support.objects import (
     IDENTITY,
     KEY_1,
@@ -30,7 +31,7 @@ pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
 
 class Rotation:
-    def __init__(self, server: EtcdServer, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, server: EtcdServer, folder: Path, capfd: Captured) -> None:
         self.server = server
         self._folder = folder
         self._capfd = capfd
@@ -54,9 +55,7 @@ class Rotation:
 
 
 @pytest.fixture
-def rotation(
-    start_etcd: Callable[..., EtcdServer], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> Rotation:
+def rotation(start_etcd: Callable[..., EtcdServer], tmp_path: Path, capfd: Captured) -> Rotation:
     return Rotation(start_etcd(), tmp_path, capfd)
 
 
@@ -113,7 +112,7 @@ def test_the_commands_of_try_run_as_they_are_pasted(registry: Registry, tmp_path
     assert again.code == 0, again.err
 
 
-def test_no_key_material_in_any_output(rotation: Rotation, capfd: pytest.CaptureFixture[str]) -> None:
+def test_no_key_material_in_any_output(rotation: Rotation, capfd: Captured) -> None:
     rotation.write(1, KEY_2, "old")
     both = rotation.config("both.yaml", provider("aesgcm", new=KEY_1), IDENTITY)
     old = rotation.config("old.yaml", provider("aesgcm", old=KEY_2))

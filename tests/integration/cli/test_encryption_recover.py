@@ -21,6 +21,7 @@ from etcdfix.remediation import key_files
 from etcdfix.testing.servers import EtcdServer
 from etcdfix.text.commands import RunOptions
 from tests.support.change_runs import Registry
+from tests.support.fixtures import Captured, Patch
 from tests.support.k3s_bootstrap import CA_KEY, PASSWORD, TOKEN, bootstrap, path, stage_line
 from tests.support.k3s_cluster import NEW, NEW_KEY, NEW_NAME, OLD, OLD_KEY, OLD_NAME, K3s, node
 from tests.support.kine import KineWriter
@@ -36,9 +37,7 @@ def server(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
 
 
 @pytest.fixture
-def k3s(
-    server: EtcdServer, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> K3s:
+def k3s(server: EtcdServer, tmp_path: Path, capfd: Captured, monkeypatch: Patch) -> K3s:
     monkeypatch.setattr(key_files, "default_audit_log", lambda: tmp_path / "state" / "audit.jsonl")
     server.etcdctl("del", "--prefix", "")
     server.compact()
@@ -227,7 +226,7 @@ def test_an_unsafe_directory_or_log_stops_it_before_anything_is_written(k3s: K3s
 
 
 def test_without_a_log_it_is_said_that_there_is_no_record(
-    k3s: K3s, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    k3s: K3s, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     k3s.keep(OLD)
     (tmp_path / "file").write_text("")
@@ -251,7 +250,7 @@ def test_todays_configuration_leaves_what_it_opens_out(k3s: K3s, tmp_path: Path)
 
 
 def test_who_may_read_the_bootstrap_data_alone_gets_it(
-    start_etcd: Callable[..., EtcdServer], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    start_etcd: Callable[..., EtcdServer], tmp_path: Path, capfd: Captured
 ) -> None:
     k3s = K3s(start_etcd(), tmp_path, capfd)
     k3s.keep(OLD)
@@ -272,7 +271,7 @@ def test_a_token_in_the_place_of_its_file_is_not_repeated(k3s: K3s) -> None:
 
 
 def test_what_was_compacted_comes_out_of_the_log_of_a_running_etcd(
-    start_local_etcd: Callable[..., EtcdServer], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    start_local_etcd: Callable[..., EtcdServer], tmp_path: Path, capfd: Captured
 ) -> None:
     k3s = K3s(start_local_etcd(flags=(f"--data-dir={tmp_path / 'data'}",)), tmp_path, capfd)
     log = tmp_path / "data" / "member" / "wal"
@@ -293,9 +292,7 @@ def test_what_was_compacted_comes_out_of_the_log_of_a_running_etcd(
         assert report["looked_in"] == [f"log:{log}"]
 
 
-def test_sqlite_of_k3s_gives_its_keys_back_beside_its_writer(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_sqlite_of_k3s_gives_its_keys_back_beside_its_writer(tmp_path: Path, capfd: Captured) -> None:
     token = tmp_path / "token"
     token.write_text(TOKEN)
     token.chmod(0o600)
@@ -338,9 +335,7 @@ def test_what_is_printed_leads_from_a_lost_configuration_to_a_scan_that_reads(
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_deletion_names_it_before_anything_is_deleted(
-    k3s: K3s, kept: bool, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_deletion_names_it_before_anything_is_deleted(k3s: K3s, kept: bool, capfd: Captured) -> None:
     """Both where the key has to be declared lost first, and in the preview of what that declaration permits."""
     if kept:
         k3s.keep(NEW)

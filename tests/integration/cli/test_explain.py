@@ -11,6 +11,7 @@ import pytest
 from etcdfix.model import KeptRevision
 from etcdfix.sources.live import LiveSource
 from tests.support.change_runs import Ran, Registry
+from tests.support.fixtures import Patch
 from tests.support.objects import aescbc, secret
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
@@ -47,7 +48,7 @@ def test_a_cut_value_that_etcd_still_has_whole(registry: Registry) -> None:
     assert registry.paste(copy["save"]).code == 0
 
 
-def test_a_compaction_while_it_looks(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compaction_while_it_looks(registry: Registry, monkeypatch: Patch) -> None:
     registry.put("shop/web", WHOLE)
     key = registry.put("shop/web", CUT)
     history = LiveSource.history

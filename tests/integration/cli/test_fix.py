@@ -81,20 +81,6 @@ def test_from_revision_of_the_object_before_the_last(registry: Registry, good: b
     assert registry.put_back(good, f"revision:{newer}").code == 0
 
 
-def test_from_revision_where_the_present_object_is_not_known(registry: Registry, good: bytes) -> None:
-    """Made again by somebody, with a value that nobody reads: it may be of another object."""
-    then = registry.mod_revision(good)
-    registry.etcd.delete(good)
-    registry.etcd.put(good, BROKEN)
-    with registry.untouched():
-        ran = registry.put_back(good, f"revision:{then}")
-    registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint="--accept unknown-uid")
-    ran = registry.put_back(good, f"revision:{then}", "--accept", "unknown-uid")
-    assert ran.code == 0, ran.err
-    assert "perhaps of ANOTHER OBJECT" in ran.err
-    assert registry.records()[0].accepted == ("--accept unknown-uid",)
-
-
 @pytest.mark.parametrize("case", ["the present one", "compacted", "before the deletion"])
 def test_a_revision_that_holds_no_copy(registry: Registry, good: bytes, case: str) -> None:
     then = registry.mod_revision(good)

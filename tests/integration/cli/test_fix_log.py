@@ -11,6 +11,7 @@ import pytest
 from etcdfix.testing import objects as stored_objects
 from etcdfix.testing.servers import EtcdServer
 from tests.support.change_runs import BROKEN, Ran, Registry
+from tests.support.fixtures import Captured
 from tests.support.objects import UID, aescbc, secret
 
 pytestmark = pytest.mark.etcd
@@ -34,9 +35,7 @@ def logged(start_local_etcd: Callable[..., EtcdServer], data: Path) -> EtcdServe
 
 
 @pytest.fixture
-def registry(
-    logged: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> Registry:
+def registry(logged: EtcdServer, prefix: bytes, tmp_path: Path, capfd: Captured) -> Registry:
     return Registry(logged, prefix, tmp_path, capfd)
 
 

@@ -13,6 +13,7 @@ from etcdfix.remediation.backup.file import digest
 from etcdfix.testing.servers import EtcdServer
 from tests.support.attacks import TRUE, seal
 from tests.support.change_runs import BROKEN, Ran, Registry
+from tests.support.fixtures import Captured
 from tests.support.golden import needs_golden
 from tests.support.kubernetes_api import KubernetesAPI
 from tests.support.object_files import json_secret, managed, saved
@@ -132,7 +133,7 @@ def test_without_encryption(registry: Registry) -> None:
 
 
 def test_a_cluster_without_encryption(
-    start_etcd: Callable[..., EtcdServer], prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    start_etcd: Callable[..., EtcdServer], prefix: bytes, tmp_path: Path, capfd: Captured
 ) -> None:
     """Every value of the etcd is looked at; then no other object of the resource is needed."""
     registry = Registry(start_etcd(), prefix, tmp_path, capfd, furnished=False)
@@ -220,22 +221,6 @@ def test_a_custom_resource(registry: Registry) -> None:
     registry.refused(
         ran, "holds no object of a type that API servers of this cluster are known", hint="this very object"
     )
-
-
-def test_a_definition(registry: Registry) -> None:
-    registry.put("gadgets.example.com", crd("gadgets"), "apiextensions.k8s.io/customresourcedefinitions")
-    key = registry.key("widgets.example.com", "apiextensions.k8s.io/customresourcedefinitions")
-    value = json.loads(crd())
-    value["metadata"]["uid"] = "u-9"
-    given = (key, f"object:{saved(registry.folder, value)}", UNKNOWN_UID, NO_SERVER)
-    with registry.untouched():
-        ran = registry.put_back(*given)
-    registry.refused(ran, "a file that may have been edited", hint="--accept cluster-breaking")
-    ran = registry.put_back(*given, "--accept", "cluster-breaking")
-    assert ran.code == 0, ran.err
-    stored = registry.stored(key)
-    assert stored is not None
-    assert json.loads(stored) == value
 
 
 def moved(registry: Registry) -> tuple[bytes, bytes]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.change_runs import Registry
+from tests.support.fixtures import Patch
 from tests.support.objects import aescbc, secret
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
@@ -21,7 +22,7 @@ PLACES = ("--backup-dir", "--audit-log")
 
 
 @pytest.fixture(autouse=True)
-def nowhere_else(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> Path:
+def nowhere_else(registry: Registry, monkeypatch: Patch) -> Path:
     default = registry.folder / "default"
     monkeypatch.setattr("etcdfix.remediation.places.default_directory", lambda: default)
     monkeypatch.setattr("etcdfix.remediation.places.default_audit_log", lambda: default / "audit.jsonl")
@@ -83,7 +84,7 @@ def test_an_undo_names_each_place_once(registry: Registry) -> None:
 
 @pytest.mark.parametrize("told", ["options", "variables", "both"])
 def test_what_copies_says_to_put_back(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch, nowhere_else: Path, told: str
+    registry: Registry, monkeypatch: Patch, nowhere_else: Path, told: str
 ) -> None:
     registry.put("shop/web", WHOLE)
     key = registry.put("shop/web", WHOLE[:-3])
@@ -110,10 +111,3 @@ def test_a_get_that_is_recorded(registry: Registry) -> None:
     restore = commands(ran.err, "fix")
     assert restore
     assert all(places(words) == {"--audit-log": [str(registry.log)]} for words in restore)
-
-
-def test_usage_looks_into_the_same_backups_again(registry: Registry) -> None:
-    words = registry.common(configured=False, places=False, reason=None)
-    ran = registry.run("encryption", "usage", *words, "--backup-dir", str(registry.backups), "-o", "json")
-    command = shlex.split(json.loads(ran.out)["next"]["command"])
-    assert places(command) == {"--backup-dir": [str(registry.backups)]}

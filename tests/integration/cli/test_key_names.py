@@ -10,6 +10,7 @@ import pytest
 from etcdfix.testing.servers import EtcdServer
 from tests.support.attacks import declared
 from tests.support.change_runs import Registry, candidate_config
+from tests.support.fixtures import Captured
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, provider, secret
 
 pytestmark = pytest.mark.etcd
@@ -19,7 +20,7 @@ OTHER = "aescbckey-2026-05-12T18:51:02+02:00"
 
 
 @pytest.fixture
-def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Registry:
+def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: Captured) -> Registry:
     found = Registry(etcd, prefix, tmp_path, capfd)
     for number, name in enumerate((ONE, ONE, OTHER, OTHER, OTHER)):
         found.put(f"shop/rotated-{number}", aescbc(secret(f"rotated-{number}"), KEY_2, name))

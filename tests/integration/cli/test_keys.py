@@ -9,6 +9,7 @@ import pytest
 
 from etcdfix.errors import UnsafePlace
 from tests.support.change_runs import ACKNOWLEDGED, BROKEN, Registry
+from tests.support.fixtures import Patch
 
 pytestmark = pytest.mark.etcd
 
@@ -48,7 +49,7 @@ def test_a_dry_run_without_its_backup_directory_begins_no_log(registry: Registry
 
 
 def test_what_is_put_where_nothing_is_needs_no_backup_directory(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
+    registry: Registry, monkeypatch: Patch
 ) -> None:
     """The default one would not last."""
 

@@ -19,6 +19,7 @@ from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
 from etcdfix.testing.servers import EtcdServer
 from tests.support.collecting import ALPHA, REPOSITORY
+from tests.support.fixtures import Captured, CapturedBytes
 from tests.support.kine import KineWriter, Release
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
@@ -166,7 +167,7 @@ def test_what_looks_at_one_key(both: Both, tmp_path: Path, option: list[str]) ->
         compare(tmp_path, both, "explain", key.decode(), *option, "--no-kms", "--encryption-config", config)
 
 
-def test_an_object_at_each_of_its_revisions(both: Both, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_an_object_at_each_of_its_revisions(both: Both, capfdbinary: CapturedBytes) -> None:
     shown = 0
     for key in both.keys:
         for at in (both.revision, both.revision // 2, both.revision // 4):
@@ -247,9 +248,7 @@ def test_the_writer_waits_for_nobody(both: Both) -> None:
         (["scan", "--snapshot", "FILE"], 5, "--kine"),
     ],
 )  # fmt: skip
-def test_what_cannot_be(
-    both: Both, capsys: pytest.CaptureFixture[str], words: list[str], code: int, why: str
-) -> None:
+def test_what_cannot_be(both: Both, capsys: Captured, words: list[str], code: int, why: str) -> None:
     assert run([str(both.state) if word == "FILE" else word for word in words]) == code
     said = capsys.readouterr().err
     assert why in said

@@ -11,6 +11,7 @@ import pytest
 from etcdfix.cli.root import run
 from etcdfix.testing.protobytes import block, object_meta, unknown
 from etcdfix.testing.servers import EtcdServer
+from tests.support.fixtures import Captured
 from tests.support.kine import KineWriter
 from tests.support.objects import config_map, crd, namespace_object, secret, widget
 
@@ -71,10 +72,7 @@ def places(
 
 @pytest.fixture(params=["live", "snapshot", "kine"])
 def words(
-    request: pytest.FixtureRequest,
-    places: dict[str, list[str]],
-    capfd: pytest.CaptureFixture[str],
-    no_variables: None,
+    request: pytest.FixtureRequest, places: dict[str, list[str]], capfd: Captured, no_variables: None
 ) -> Words:
     def run_on(*arguments: str, source: bool = True) -> Ran:
         code = run([*arguments, *(places[request.param] if source else []), "--no-encryption"])

@@ -17,8 +17,7 @@ from etcdfix.remediation.backup.file import digest
 from etcdfix.testing.servers import EtcdServer
 from tests.support.audit_logs import LOST, audit, entry, own_directory, subject
 from tests.support.encoders import aesgcm_body
-
-Captured = pytest.CaptureFixture[str]
+from tests.support.fixtures import Captured
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from etcdfix.sources.kine import KineSource
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.text.commands import ACKNOWLEDGEMENT
 from tests.support.apiserver import TOKEN, Request
+from tests.support.fixtures import Captured
 from tests.support.healing import LostKeyKineCluster, lost_key_kine_cluster
 
 pytestmark = pytest.mark.usefixtures("no_variables")
@@ -20,9 +21,7 @@ ANNOTATED = {"metadata": {"annotations": {"etcdfix.io/fixed-at": "now"}}}
 
 
 @pytest.fixture
-def cluster(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], authority: CertificateAuthority
-) -> Iterator[LostKeyKineCluster]:
+def cluster(tmp_path: Path, capfd: Captured, authority: CertificateAuthority) -> Iterator[LostKeyKineCluster]:
     with lost_key_kine_cluster(tmp_path, capfd, authority) as cluster:
         yield cluster
 

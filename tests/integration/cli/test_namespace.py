@@ -10,12 +10,13 @@ import pytest
 from etcdfix.remediation.audit.record import RecordType
 from etcdfix.testing.servers import EtcdServer
 from tests.support.change_runs import Registry
+from tests.support.fixtures import Captured
 from tests.support.impact_objects import Cluster
 
 
 @pytest.mark.etcd
 def test_the_second_story_of_kep_3926(
-    etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: Captured
 ) -> None:
     """A namespace depends on one object that cannot be read; the plan's own commands free it."""
     registry = Registry(etcd, prefix, tmp_path, capfd)

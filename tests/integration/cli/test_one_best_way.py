@@ -14,11 +14,12 @@ import pytest
 from etcdfix.cli.root import run
 from etcdfix.testing.servers import EtcdServers
 from tests.support.collecting import ALPHA
+from tests.support.fixtures import Captured
 
 pytestmark = pytest.mark.etcd
 
 
-def told(capfd: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+def told(capfd: Captured, *arguments: str) -> dict[str, Any]:
     code = run([*arguments, "-o", "json"])
     said = capfd.readouterr()
     assert code in {0, 1, 3}, (arguments, said.err)
@@ -31,7 +32,7 @@ def copies_among(ways: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_every_finding_of_a_damaged_cluster(
-    etcd_servers: EtcdServers, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    etcd_servers: EtcdServers, tmp_path: Path, capfd: Captured
 ) -> None:
     snapshot = tmp_path / "alpha.db"
     snapshot.write_bytes(gzip.decompress((ALPHA / "snapshot.db.gz").read_bytes()))

@@ -15,6 +15,7 @@ from etcdfix.report.plan_entry import PlanEntry
 from etcdfix.report.planfile import load_plan
 from etcdfix.sources.live import LiveSource
 from tests.support.change_runs import BROKEN, Ran, Registry
+from tests.support.fixtures import Patch
 from tests.support.impact_objects import Cluster
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, provider, secret
@@ -108,7 +109,7 @@ def test_a_plan_of_an_old_revision_is_named_in_no_command(registry: Registry) ->
     assert "--plan" in newest.entries[0].command
 
 
-def test_a_plan_opens_as_few_watches_as_a_scan(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_opens_as_few_watches_as_a_scan(registry: Registry, monkeypatch: Patch) -> None:
     """A watch for each of 1,200 keys would take two minutes, and a plan holds for fifteen."""
     watched: list[bytes] = []
     history = LiveSource.history

@@ -12,6 +12,7 @@ import pytest
 from etcdfix.commands.planning import run
 from etcdfix.remediation.checks.plan import Expectation, expectation_by
 from tests.support.change_runs import ACKNOWLEDGED, Ran
+from tests.support.fixtures import Patch
 from tests.support.healing import OLD, LoseKey, LostKeyCluster
 
 pytestmark = pytest.mark.etcd
@@ -80,7 +81,7 @@ def test_what_is_not_remembered_any_more_stops_the_run(cluster: LostKeyCluster) 
 
 @pytest.mark.parametrize("differs", ["mod_revision", "value_sha256", "cause"])
 def test_what_is_not_as_it_was_reviewed_is_not_written(
-    cluster: LostKeyCluster, monkeypatch: pytest.MonkeyPatch, differs: str
+    cluster: LostKeyCluster, monkeypatch: Patch, differs: str
 ) -> None:
     """The reviewer decided on another write, another value, or for another reason."""
     decided(cluster, "--rescued", str(cluster.saved))

@@ -11,6 +11,7 @@ import pytest
 
 from etcdfix.testing.servers import EtcdServer
 from tests.support.change_runs import Ran, Registry
+from tests.support.fixtures import Captured
 from tests.support.objects import KEY_2, aescbc, config_map, namespace_object, secret
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
@@ -20,7 +21,7 @@ CUT = WHOLE[:-5]
 
 
 @pytest.fixture
-def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Registry:
+def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: Captured) -> Registry:
     registry = Registry(etcd, prefix, tmp_path, capfd)
     registry.put("shop/broken", WHOLE)
     registry.put("shop/broken", CUT)
@@ -145,14 +146,6 @@ def test_nothing_is_claimed_that_does_not_read(registry: Registry) -> None:
     assert not any(remedy["verb"] in {"fix", "save"} for remedy in finding["remedies"])
     unread = looked(registry, "scan", registry.key("shop/broken").decode(), configured=False)
     assert "earlier revision" not in unread.out
-
-
-def test_what_was_not_looked_for_is_said(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("etcdfix.readable_revision._MOST_QUESTIONS", 0)
-    finding, summary = scanned(registry)
-    assert (summary["readable_revisions"], summary["readable_revisions_not_sought"]) == (0, 1)
-    (told,) = [one for one in finding["evidence"] if one["check"] == "earlier-revision"]
-    assert told["result"] == "not looked for"
 
 
 def test_a_snapshot_shows_it(registry: Registry) -> None:

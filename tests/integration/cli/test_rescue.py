@@ -26,6 +26,7 @@ from etcdfix.remediation.saved_objects import RescueRecord
 from etcdfix.rescued import INDEX_NAME, digest_of, file_name, read_index, read_saved
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.apiserver import TOKEN, Answer, MemoryStore, Request, StandIn
+from tests.support.fixtures import Captured, Patch
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, configuration_yaml, provider
 from tests.support.saved_scans import write_report
 
@@ -49,9 +50,7 @@ class Out(NamedTuple):
 
 
 class Ground:
-    def __init__(
-        self, authority: CertificateAuthority, folder: Path, capfd: pytest.CaptureFixture[str]
-    ) -> None:
+    def __init__(self, authority: CertificateAuthority, folder: Path, capfd: Captured) -> None:
         self.folder = folder
         self.store = MemoryStore()
         self.servers: list[StandIn] = []
@@ -128,11 +127,7 @@ class Ground:
 
 @pytest.fixture
 def ground(
-    authority: CertificateAuthority,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    no_variables: None,
+    authority: CertificateAuthority, tmp_path: Path, capfd: Captured, monkeypatch: Patch, no_variables: None
 ) -> Iterator[Ground]:
     monkeypatch.setattr(rescue_module, "Pace", lambda: Pace(1000))
     found = Ground(authority, tmp_path, capfd)
@@ -352,7 +347,7 @@ def test_a_signal_ends_it_with_what_is_saved_on_record(ground: Ground) -> None:
 
 
 def test_digests_that_could_not_be_recorded_are_told_and_recorded_by_the_next_run(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
+    ground: Ground, monkeypatch: Patch
 ) -> None:
     keys = ground.fill("one", "two")
     ground.lose_key()
@@ -409,7 +404,7 @@ def test_a_log_that_cannot_take_the_record_ends_it_before_anything_is_revealed(g
     assert ground.files() == []
 
 
-def test_a_full_disk_ends_it_with_what_is_whole(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_ends_it_with_what_is_whole(ground: Ground, monkeypatch: Patch) -> None:
     from etcdfix.remediation import durable
 
     keys = ground.fill("one", "three", "two")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from etcdfix.testing.servers import EtcdServer
+from tests.support.fixtures import Captured
 from tests.support.k3s_cluster import NEVER_SHOWN, NEW, NEW_KEY, NEW_NAME, OLD, OLD_KEY, OLD_NAME, K3s
 from tests.support.runbooks import Shell, commands_of
 
@@ -28,7 +29,7 @@ print(json.dumps(document))
 
 
 def test_each_command_does_what_the_page_says(
-    start_etcd: Callable[..., EtcdServer], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    start_etcd: Callable[..., EtcdServer], tmp_path: Path, capfd: Captured
 ) -> None:
     k3s = K3s(start_etcd(), tmp_path, capfd)
     k3s.keep(OLD)

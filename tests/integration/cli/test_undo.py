@@ -38,6 +38,7 @@ from tests.support.change_runs import (
     candidate_config,
     follow_up,
 )
+from tests.support.fixtures import Captured, Patch
 from tests.support.kubernetes_api import KubernetesAPI
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, namespace_object, provider, secret
 from tests.support.syslogs import PlayedSyslog
@@ -352,9 +353,7 @@ def _differing(survey: MemberSurvey) -> MemberSurvey:
     return msgspec.structs.replace(survey, copies=(*survey.copies, second))
 
 
-def test_members_are_asked_before_what_we_wrote_goes(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_members_are_asked_before_what_we_wrote_goes(registry: Registry, monkeypatch: Patch) -> None:
     _key, command = _put_right(registry)
     assert registry.run(*command, *registry.common(), "--yes").code == 0
 
@@ -395,7 +394,7 @@ Prepared = Callable[[Registry], tuple[bytes, list[str]]]
 
 
 @pytest.fixture(autouse=True)
-def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def nowhere(tmp_path: Path, monkeypatch: Patch) -> Iterator[None]:
     place = tmp_path / "nowhere"
     monkeypatch.setattr("etcdfix.remediation.places.default_directory", lambda: place)
     monkeypatch.setattr("etcdfix.remediation.places.default_audit_log", lambda: place / "audit.jsonl")
@@ -500,7 +499,7 @@ def test_certificates(
     authority: CertificateAuthority,
     prefix: bytes,
     tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+    capfd: Captured,
     prepared: Prepared,
 ) -> None:
     files = authority.issue("somebody")

@@ -13,6 +13,7 @@ import pytest
 
 from etcdfix.cli.root import run
 from etcdfix.testing.servers import EtcdServer
+from tests.support.fixtures import CapturedBytes, Patch
 from tests.support.kine import KineWriter
 from tests.support.objects import config_map, namespace_object
 
@@ -31,7 +32,7 @@ VALUE = b"salt:" + base64.b64encode(b"never to be opened here")
 
 
 @pytest.fixture(autouse=True)
-def _surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, no_variables: None) -> None:
+def _surroundings(monkeypatch: Patch, tmp_path: Path, no_variables: None) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
@@ -86,7 +87,7 @@ OF_ALL = [
 ]
 
 
-def look(words: list[str], tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> bytes:
+def look(words: list[str], tmp_path: Path, capfdbinary: CapturedBytes) -> bytes:
     run(words)
     captured = capfdbinary.readouterr()
     return captured.out + captured.err
@@ -95,24 +96,20 @@ def look(words: list[str], tmp_path: Path, capfdbinary: pytest.CaptureFixture[by
 @pytest.mark.parametrize("source", range(3))
 @pytest.mark.parametrize("words", [*OF_ONE[:3], *OF_ALL[:2]], ids=" ".join)
 def test_no_source_shows_it(
-    stores: list[list[str]],
-    source: int,
-    words: list[str],
-    tmp_path: Path,
-    capfdbinary: pytest.CaptureFixture[bytes],
+    stores: list[list[str]], source: int, words: list[str], tmp_path: Path, capfdbinary: CapturedBytes
 ) -> None:
     require_nothing_shown(stores[source], words, tmp_path, capfdbinary)
 
 
 @pytest.mark.parametrize("words", [*OF_ONE, *OF_ALL], ids=" ".join)
 def test_nothing_shows_it(
-    stores: list[list[str]], words: list[str], tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+    stores: list[list[str]], words: list[str], tmp_path: Path, capfdbinary: CapturedBytes
 ) -> None:
     require_nothing_shown(stores[2], words, tmp_path, capfdbinary)
 
 
 def require_nothing_shown(
-    source: list[str], words: list[str], tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+    source: list[str], words: list[str], tmp_path: Path, capfdbinary: CapturedBytes
 ) -> None:
     forms = in_any_form()
     keys = HOSTILE if "KEY" in "".join(words) else [b""]
@@ -134,21 +131,14 @@ def require_nothing_shown(
     "words", [["scan"], ["scan", "-o", "wide"], ["scan", "--orphans"], *OF_ONE[:4]], ids=" ".join
 )
 def test_no_storage_prefix_makes_it_a_name(
-    stores: list[list[str]],
-    words: list[str],
-    prefix: str,
-    tmp_path: Path,
-    capfdbinary: pytest.CaptureFixture[bytes],
+    stores: list[list[str]], words: list[str], prefix: str, tmp_path: Path, capfdbinary: CapturedBytes
 ) -> None:
     """Below another prefix its parts would be a resource and a name."""
     require_nothing_shown([*stores[2], "--etcd-prefix", prefix], words, tmp_path, capfdbinary)
 
 
 def test_the_record_of_a_look_does_not_show_it(
-    stores: list[list[str]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfdbinary: pytest.CaptureFixture[bytes],
+    stores: list[list[str]], tmp_path: Path, monkeypatch: Patch, capfdbinary: CapturedBytes
 ) -> None:
     log = tmp_path / "audit.jsonl"
     monkeypatch.setenv("ETCDFIX_AUDIT_LOG", str(log))
@@ -161,9 +151,7 @@ def test_the_record_of_a_look_does_not_show_it(
 
 
 @pytest.mark.parametrize("command", ["explain", "get"])
-def test_as_base64(
-    stores: list[list[str]], command: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
+def test_as_base64(stores: list[list[str]], command: str, tmp_path: Path, capfdbinary: CapturedBytes) -> None:
     for key in HOSTILE:
         words = [command, f"base64:{base64.b64encode(key).decode()}", *stores[2], "--no-encryption"]
         said = look(words, tmp_path, capfdbinary)
@@ -181,11 +169,7 @@ CHANGES = [
 @pytest.mark.parametrize("words", CHANGES, ids=lambda words: words[0])
 @pytest.mark.parametrize("form", FORMS)
 def test_refusals_do_not_show_it(
-    stores: list[list[str]],
-    words: list[str],
-    form: str,
-    tmp_path: Path,
-    capfdbinary: pytest.CaptureFixture[bytes],
+    stores: list[list[str]], words: list[str], form: str, tmp_path: Path, capfdbinary: CapturedBytes
 ) -> None:
     places = ["--backup-dir", str(tmp_path / "b"), "--audit-log", str(tmp_path / "audit.jsonl")]
     for key in (*HOSTILE, KEY + b"*", KEY + b"/"):
@@ -201,7 +185,7 @@ def test_refusals_do_not_show_it(
 
 
 def test_a_key_of_that_name_below_the_prefix_is_shown(
-    stores: list[list[str]], tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+    stores: list[list[str]], tmp_path: Path, capfdbinary: CapturedBytes
 ) -> None:
     """A namespace may be called bootstrap: its objects must be found, and commands must name them."""
     key = "/registry/secrets/bootstrap/c0ffee123456"

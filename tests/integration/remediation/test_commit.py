@@ -32,6 +32,7 @@ from etcdfix.wire.etcd import RANGE, message
 from tests.support.audit_logs import OPERATOR, entry, own_directory, subject
 from tests.support.change_runs import BROKEN, Agreeing, Registry
 from tests.support.etcd_proxy import Refusal
+from tests.support.fixtures import Patch
 from tests.support.lossy_etcd import TXN, LossyProxy
 from tests.support.objects import KUBE_SYSTEM_UID, aescbc, secret
 
@@ -200,7 +201,7 @@ def test_what_another_cluster_gave_back_is_no_undo(registry: Registry, lossy: Lo
 
 
 def test_second_backup_that_fails_hides_nothing(
-    registry: Registry, lossy: LossyProxy, monkeypatch: pytest.MonkeyPatch
+    registry: Registry, lossy: LossyProxy, monkeypatch: Patch
 ) -> None:
     def change(found: Any) -> None:
         _previous(found).value = OTHER
@@ -339,7 +340,7 @@ def test_bytes_that_were_there_before_the_intent_are_not_ours(registry: Registry
     assert registry.records()[-1].outcome == "anomaly"
 
 
-def test_outcome_that_cannot_be_recorded(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outcome_that_cannot_be_recorded(registry: Registry, monkeypatch: Patch) -> None:
     real = AuditLog.append
 
     def append(log: AuditLog, entry: Record) -> Link:
@@ -409,7 +410,7 @@ def test_interruption_before_the_intent_changes_nothing(registry: Registry) -> N
         _delete(registry, _at("confirm", interrupt))
 
 
-def test_look_that_did_not_see_everything(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_look_that_did_not_see_everything(registry: Registry, monkeypatch: Patch) -> None:
     """What was lost, or is denied, may be what speaks against a deletion."""
     real = LiveSource.current
 
@@ -507,7 +508,7 @@ def test_bytes_to_put_are_in_no_repr() -> None:
 
 
 @pytest.fixture
-def default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RecordPaths:
+def default(tmp_path: Path, monkeypatch: Patch) -> RecordPaths:
     state = own_directory(tmp_path / "state")
     named = RecordPaths((state / "backups",), state / "log" / "audit.jsonl")
     monkeypatch.setattr(places_module, "default_directory", lambda: named.directories[0])
@@ -532,7 +533,7 @@ def test_no_default_directory_is_made_where_there_is_nothing_to_back_up(
 
 
 def test_the_record_and_the_backup_name_the_disk_that_they_share_with_etcd(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
+    registry: Registry, monkeypatch: Patch
 ) -> None:
     """The preview warns of it once, and nothing is refused."""
     machine.etcd_data().mkdir(parents=True)
@@ -550,7 +551,7 @@ def test_the_record_and_the_backup_name_the_disk_that_they_share_with_etcd(
 
 
 def test_default_log_is_looked_at_again_once_it_is_made(
-    registry: Registry, default: RecordPaths, monkeypatch: pytest.MonkeyPatch
+    registry: Registry, default: RecordPaths, monkeypatch: Patch
 ) -> None:
     """Before, it could not be: it was not there."""
     kind = Filesystem("tmpfs", "tmpfs", "/")

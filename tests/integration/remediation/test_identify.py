@@ -25,6 +25,7 @@ from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.testing.servers import EtcdServer
 from tests.support.audit_logs import own_directory
 from tests.support.change_runs import ACKNOWLEDGED, BROKEN, Ran, Registry, follow_up
+from tests.support.fixtures import Patch
 from tests.support.kubernetes_api import KUBE_SYSTEM, Answer, KubernetesAPI, object_answer, status_answer
 from tests.support.objects import IDENTITY, KEY_1, KUBE_SYSTEM_UID, aescbc, namespace_object, provider, secret
 
@@ -189,9 +190,7 @@ def test_a_file_has_no_cluster_id(registry: Registry) -> None:
         assert identify(source, cluster.examiner, [registry.backups]) == found
 
 
-def test_who_may_not_watch_is_told_by_the_create_revision(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_may_not_watch_is_told_by_the_create_revision(registry: Registry, monkeypatch: Patch) -> None:
     unreadable(registry, kept=True)
 
     def denied(_self: LiveSource, _key: bytes) -> Iterator[object]:

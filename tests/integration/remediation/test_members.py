@@ -37,6 +37,7 @@ from etcdfix.wire.etcd import ALARM, AUTHENTICATE, LEASE_TIME_TO_LIVE, MEMBER_LI
 from tests.support.connections import connected
 from tests.support.etcd_members import EtcdMembers, etcd_members
 from tests.support.etcd_proxy import NO_LEADER, RANGE, Refusal
+from tests.support.fixtures import Patch
 from tests.support.lossy_etcd import LossyProxy
 from tests.support.never_done import NeverDone
 from tests.support.scripted_etcd import INVALID_TOKEN, WRONG_PASSWORD
@@ -51,7 +52,7 @@ StartEtcd = Callable[..., EtcdServer]
 
 
 @pytest.fixture(autouse=True)
-def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_pauses(monkeypatch: Patch) -> None:
     for module in (client_module, members_module):
         monkeypatch.setattr(module, "_FIRST_PAUSE_SECONDS", 0.001)
         monkeypatch.setattr(module, "_LONGEST_PAUSE_SECONDS", 0.01)
@@ -202,7 +203,7 @@ def test_a_member_that_catches_up(cluster: EtcdMembers) -> None:
 
 @pytest.mark.parametrize("found_by", ["endpoint", "endpoint that told nothing before", "member list"])
 def test_a_member_that_does_not_catch_up_is_not_different(
-    cluster: EtcdMembers, monkeypatch: pytest.MonkeyPatch, found_by: str
+    cluster: EtcdMembers, monkeypatch: Patch, found_by: str
 ) -> None:
     """Its old answer says that the key is absent, which would look like a member that differs."""
     late = cluster.member_id("member-2")
@@ -248,7 +249,7 @@ def test_a_key_that_is_being_written(etcd: EtcdServer, prefix: bytes, writes: in
         assert proxy.calls.count(RANGE) == (4 if writes == 1 else 6)
 
 
-def listed(client: EtcdClient, monkeypatch: pytest.MonkeyPatch, *more: ClusterMember) -> list[ClusterMember]:
+def listed(client: EtcdClient, monkeypatch: Patch, *more: ClusterMember) -> list[ClusterMember]:
     members = [*client.members(), *more]
     monkeypatch.setattr(client, "members", lambda: tuple(members))
     return members
@@ -265,7 +266,7 @@ def reason_of(client: EtcdClient, name: str = "other") -> str:
     return copy.reason
 
 
-def test_urls_that_lead_nowhere(etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_urls_that_lead_nowhere(etcd: EtcdServer, monkeypatch: Patch) -> None:
     with LossyProxy(etcd.endpoint) as proxy, connected(etcd.endpoint) as client:
         passed = f"http://{proxy.endpoint}"
         urls = (NOBODY, "ftp://a:1", "http://b", f"http://{etcd.endpoint}", passed)
@@ -282,7 +283,7 @@ def test_urls_that_lead_nowhere(etcd: EtcdServer, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_url_that_leads_to_another_cluster(
-    etcd: EtcdServer, start_etcd: StartEtcd, monkeypatch: pytest.MonkeyPatch
+    etcd: EtcdServer, start_etcd: StartEtcd, monkeypatch: Patch
 ) -> None:
     other = start_etcd()
     with connected(etcd.endpoint) as client:
@@ -293,7 +294,7 @@ def test_a_url_that_leads_to_another_cluster(
     assert len(set(caught.value.cluster_ids.values())) == 2
 
 
-def test_no_more_urls_than_a_member_can_have(etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_urls_than_a_member_can_have(etcd: EtcdServer, monkeypatch: Patch) -> None:
     with connected(etcd.endpoint) as client:
         listed(client, monkeypatch, member(*(f"ftp://{number}:1" for number in range(100))))
         assert reason_of(client).count("ftp://") == 8
@@ -310,9 +311,7 @@ def test_no_more_urls_than_a_member_can_have(etcd: EtcdServer, monkeypatch: pyte
     ids=["empty", "learners", "twice", "too many"],
 )
 def test_a_member_list_that_cannot_be_true(
-    etcd: EtcdServer,
-    monkeypatch: pytest.MonkeyPatch,
-    change: Callable[[list[ClusterMember]], list[ClusterMember]],
+    etcd: EtcdServer, monkeypatch: Patch, change: Callable[[list[ClusterMember]], list[ClusterMember]]
 ) -> None:
     with connected(etcd.endpoint) as client:
         members = tuple(change(list(client.members())))
@@ -323,7 +322,7 @@ def test_a_member_list_that_cannot_be_true(
 
 
 def test_a_member_that_has_answered_is_not_asked_at_another_address(
-    etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch
+    etcd: EtcdServer, monkeypatch: Patch
 ) -> None:
     with LossyProxy(etcd.endpoint) as proxy, connected(etcd.endpoint) as client:
         (me,) = client.members()
@@ -334,9 +333,7 @@ def test_a_member_that_has_answered_is_not_asked_at_another_address(
         assert proxy.calls == []
 
 
-def test_tls_is_not_left(
-    start_etcd: StartEtcd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, etcd: EtcdServer
-) -> None:
+def test_tls_is_not_left(start_etcd: StartEtcd, tmp_path: Path, monkeypatch: Patch, etcd: EtcdServer) -> None:
     authority = CertificateAuthority(tmp_path / "ca")
     guarded = start_etcd(authority=authority, client_certificates=True)
     files = authority.issue("client")
@@ -354,7 +351,7 @@ def test_tls_is_not_left(
         assert reason_of(client) == "https://127.0.0.1:1: connection refused"
 
 
-def test_members_behind_a_login(start_etcd: StartEtcd, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_members_behind_a_login(start_etcd: StartEtcd, monkeypatch: Patch) -> None:
     etcd = start_etcd()
     etcd.put(KEY, VALUE)
     etcd.require_login(b"/registry/")
@@ -400,9 +397,7 @@ def test_the_cluster_does_not_answer(etcd: EtcdServer, path: str) -> None:
             survey_members(client, KEY)
 
 
-def test_a_member_whose_end_of_answering_nobody_tells(
-    etcd: EtcdServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_member_whose_end_of_answering_nobody_tells(etcd: EtcdServer, monkeypatch: Patch) -> None:
     """gRPC's thread died: the member counts as not asked."""
     start = ReadOnlyChannel.start
 

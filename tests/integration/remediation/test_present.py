@@ -30,6 +30,7 @@ from etcdfix.wire.etcd import ALARM, STATUS, message
 from tests.support.change_runs import BROKEN, UID, Registry
 from tests.support.checked_values import check_deletion
 from tests.support.examinations import readable, with_verdict
+from tests.support.fixtures import Patch
 from tests.support.impact_objects import Cluster as Made
 from tests.support.impact_objects import owner
 from tests.support.kms_plugin import KMSPlugin
@@ -39,7 +40,7 @@ from tests.support.objects import IDENTITY, KEY_1, aesgcm, provider, secret
 pytestmark = pytest.mark.etcd
 
 
-def _surveyed(monkeypatch: pytest.MonkeyPatch, change: Callable[[MemberSurvey], MemberSurvey]) -> None:
+def _surveyed(monkeypatch: Patch, change: Callable[[MemberSurvey], MemberSurvey]) -> None:
     def survey(client: EtcdClient, key: bytes) -> MemberSurvey:
         return change(survey_members(client, key))
 
@@ -51,7 +52,7 @@ def _one_more(survey: MemberSurvey, **changes: object) -> MemberSurvey:
     return msgspec.structs.replace(survey, copies=(*survey.copies, second))
 
 
-def test_one_readable_copy(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_readable_copy(registry: Registry, monkeypatch: Patch) -> None:
     """The same bytes everywhere, and a plugin that opens them on the second look."""
     real = Examiner.examine
     looks: list[int] = []
@@ -70,14 +71,14 @@ def _half_unchecked(survey: MemberSurvey) -> MemberSurvey:
     return _one_more(survey, stored=None, reason="nobody answers")
 
 
-def test_half_of_the_members_is_not_enough(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_of_the_members_is_not_enough(registry: Registry, monkeypatch: Patch) -> None:
     _surveyed(monkeypatch, _half_unchecked)
     with registry.untouched():
         ran = registry.delete(registry.key("shop/broken"), "--accept", "unchecked-member=bob")
     registry.refused(ran, "only 1 of 2 voting members could be asked: no majority", hint="start the others")
 
 
-def test_written_while_members_were_asked(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_written_while_members_were_asked(registry: Registry, monkeypatch: Patch) -> None:
     def moved(survey: MemberSurvey) -> MemberSurvey:
         return msgspec.structs.replace(survey, reading=msgspec.structs.replace(survey.reading, stored=None))
 
@@ -246,9 +247,7 @@ def test_a_moved_value_whose_home_holds_a_later_state(moved: Moved) -> None:
     assert (mark.key, later) == (moved.home, True)
 
 
-def test_what_cannot_be_decrypted_a_second_time_is_not_the_same(
-    moved: Moved, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_decrypted_a_second_time_is_not_the_same(moved: Moved, monkeypatch: Patch) -> None:
     """A plugin may go away between two looks."""
     moved.put(secret("home"), home=secret("home"))
     monkeypatch.setattr(Examiner, "plaintext", lambda *_: None)
@@ -262,7 +261,7 @@ def test_a_deletion_of_a_moved_value_looks_where_it_belongs(moved: Moved) -> Non
     )
 
 
-def test_the_floor_stands_without_an_assessment(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_floor_stands_without_an_assessment(registry: Registry, monkeypatch: Patch) -> None:
     monkeypatch.setattr(present_module, "assess", lambda *_: None)
     key = registry.put("kube-system/broken", BROKEN)
     with registry.cluster() as cluster:
@@ -300,7 +299,7 @@ def test_dependents_and_users_under_kms_count(registry: Registry, tmp_path: Path
 
 
 def test_an_earlier_revision_under_kms_is_waited_for(
-    registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    registry: Registry, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """Also where there is no room on the disk to put anything aside for later."""
     monkeypatch.setattr(Spool, "append", _no_room)

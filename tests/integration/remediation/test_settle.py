@@ -12,12 +12,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from etcdfix.errors import (
-    AuditError,
-    RefusedByRule,
-    RemediationRefused,
-    SourceUnreachable,
-)
+from etcdfix.errors import AuditError, RefusedByRule, RemediationRefused, SourceUnreachable
 from etcdfix.model import ClusterIdentity, KnownBy, StoredValue
 from etcdfix.remediation.audit.grounds import Grounds
 from etcdfix.remediation.audit.log import AuditLog
@@ -44,6 +39,7 @@ from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
 from etcdfix.testing.servers import EtcdServer
 from tests.support.audit_logs import CLUSTER, OPERATOR, content, entry, own_directory, subject
 from tests.support.connections import connected
+from tests.support.fixtures import Patch
 
 pytestmark = pytest.mark.etcd
 
@@ -83,11 +79,7 @@ def open_intent(
 
 
 def settled(
-    etcd: EtcdServer,
-    path: Path,
-    intent: Record,
-    *accepting: Rule,
-    cluster: ClusterIdentity | None = None,
+    etcd: EtcdServer, path: Path, intent: Record, *accepting: Rule, cluster: ClusterIdentity | None = None
 ) -> Result:
     """Settle, and check what every settling has in common."""
     before = etcd.revision()
@@ -224,7 +216,7 @@ def test_what_is_compacted_is_said(etcd: EtcdServer, path: Path, key: bytes) -> 
 
 
 def test_an_etcd_that_does_not_say_how_the_key_stood(
-    etcd: EtcdServer, path: Path, key: bytes, monkeypatch: pytest.MonkeyPatch
+    etcd: EtcdServer, path: Path, key: bytes, monkeypatch: Patch
 ) -> None:
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE))
     etcd.delete(key)
@@ -463,7 +455,7 @@ def test_every_revision_counts(
 
 
 def test_marker_stays_while_nobody_knows(
-    etcd: EtcdServer, path: Path, key: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    etcd: EtcdServer, path: Path, key: bytes, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """It proves that nothing was sent, also to whoever asks again."""
     marker = own_directory(tmp_path / "one") / f"a.json{MARKER_SUFFIX}"
@@ -622,11 +614,7 @@ def test_unconfirmed_backup_proves_that_nothing_was_sent(
         of_here = msgspec.structs.replace(CLUSTER, cluster_id=f"{client.cluster_id:x}")
         kept = content(stored, at=datetime.now(UTC), cluster=of_here)
         wanted = entry(subject=about(key, stored.mod_revision), header_revision=stored.mod_revision)
-        with (
-            AuditLog.open(path) as log,
-            open_directory(tmp_path / "one") as directory,
-            pytest.raises(Killed),
-        ):
+        with AuditLog.open(path) as log, open_directory(tmp_path / "one") as directory, pytest.raises(Killed):
             record_intent(log, wanted, kept, [directory], step=die)
         (intent,) = verify(path).open_intents.values()
         (file,) = map(Path, intent.backups)

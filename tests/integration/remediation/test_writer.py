@@ -32,6 +32,7 @@ from etcdfix.wire.etcd import READ_METHODS, message
 from tests.support.connections import connected
 from tests.support.cutting_proxy import CutPoint, CuttingProxy
 from tests.support.etcd_proxy import NO_LEADER, RANGE, EtcdProxy, Refusal
+from tests.support.fixtures import Patch
 from tests.support.lossy_etcd import TXN, LossyProxy, RawHTTP2
 from tests.support.never_done import NeverDone
 
@@ -344,7 +345,7 @@ def test_an_answer_lost_after_the_deed(
 
 
 def test_a_deed_whose_end_nobody_tells(
-    etcd: EtcdServer, client: EtcdClient, prefix: bytes, monkeypatch: pytest.MonkeyPatch
+    etcd: EtcdServer, client: EtcdClient, prefix: bytes, monkeypatch: Patch
 ) -> None:
     """gRPC's thread died when the answer came; the same for a read ahead, when nothing has been sent."""
     key = prefix + b"k"
@@ -372,7 +373,7 @@ def test_a_deed_whose_end_nobody_tells(
 
 @pytest.mark.parametrize("value", [None, OTHER])
 def test_a_connection_that_ends_before_the_deed(
-    etcd: EtcdServer, client: EtcdClient, prefix: bytes, monkeypatch: pytest.MonkeyPatch, value: bytes | None
+    etcd: EtcdServer, client: EtcdClient, prefix: bytes, monkeypatch: Patch, value: bytes | None
 ) -> None:
     """gRPC would make it anew inside the call, and carry the transaction to whoever is there then."""
     key = prefix + b"k"
@@ -467,7 +468,7 @@ def test_a_no_that_etcd_gives_before_it_writes(
 
 @pytest.mark.parametrize("call", ["bind", "listen"])
 def test_without_a_socket_of_its_own_nothing_is_sent(
-    etcd: EtcdServer, client: EtcdClient, prefix: bytes, monkeypatch: pytest.MonkeyPatch, call: str
+    etcd: EtcdServer, client: EtcdClient, prefix: bytes, monkeypatch: Patch, call: str
 ) -> None:
     """No file descriptors are left, or abstract sockets are denied: that is certain, and known ahead."""
     key = prefix + b"k"
@@ -580,7 +581,7 @@ def test_mutual_tls(start_etcd: StartEtcd, tmp_path: Path) -> None:
 @pytest.mark.parametrize("scheme", ["", "https"])
 @pytest.mark.parametrize("where", ["name", "IPv4", "IPv6", "socket"])
 def test_wherever_etcd_listens(
-    start_etcd: StartEtcd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, scheme: str
+    start_etcd: StartEtcd, tmp_path: Path, monkeypatch: Patch, where: str, scheme: str
 ) -> None:
     """With and without TLS; what ``http_proxy`` says is for other connections."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-import pytest
-
 from etcdfix.apiserver.ask_memory import Pace, ServerMemory
 from etcdfix.apiserver.client import NoReply, RefusalReason, Reply, Server
 from etcdfix.apiserver.memory import Memory
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.apiserver.servers import AllServers
 from etcdfix.model import GroupResource
+from tests.support.fixtures import Patch
 
 SECRETS = GroupResource("", "secrets")
 GONE = NoReply(RefusalReason.UNREACHABLE, "no connection comes about")
@@ -153,9 +152,7 @@ def test_a_version_that_is_not_served_gives_way_to_one_that_is() -> None:
     assert Played(answer).memory.ask(older, "").word is Memory.HELD
 
 
-def test_a_resource_that_is_not_served_and_versions_that_nobody_tells(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_resource_that_is_not_served_and_versions_that_nobody_tells(monkeypatch: Patch) -> None:
     widget = APIObject("example.com", "", "widgets", "shop", "w")
     none = Played(lambda _path: Reply(404, b""))
     assert none.memory.ask(widget, "").word is Memory.NOT_SERVED

@@ -23,6 +23,7 @@ from etcdfix.errors import (
     KubernetesClientMissing,
 )
 from etcdfix.testing.certificates import CertificateAuthority
+from tests.support.fixtures import Captured, Patch
 from tests.support.kubernetes_api import KUBE_SYSTEM, TOKEN, Answer, KubernetesAPI
 
 
@@ -194,7 +195,7 @@ def _plugin(script: str) -> Callable[[dict[str, Any]], None]:
     ids=["no JSON", "fails", "no credential"],
 )
 def test_a_plugin_that_fails_is_not_quoted(
-    api: KubernetesAPI, tmp_path: Path, capsys: pytest.CaptureFixture[str], script: str
+    api: KubernetesAPI, tmp_path: Path, capsys: Captured, script: str
 ) -> None:
     handlers = list(logging.getLogger().handlers)
     error = refused(api.kubeconfig(tmp_path, change=_plugin(script)))
@@ -224,7 +225,7 @@ def test_a_plugin_that_never_ends(api: KubernetesAPI, tmp_path: Path) -> None:
 
 
 def test_whatever_the_package_raises(
-    api: KubernetesAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    api: KubernetesAPI, tmp_path: Path, monkeypatch: Patch, capsys: Captured
 ) -> None:
     from kubernetes import config
 
@@ -257,9 +258,7 @@ def test_what_the_root_logger_says_meanwhile_is_dropped() -> None:
     assert stream.getvalue().splitlines() == ["another's words", "afterwards"]
 
 
-def test_credentials_that_cannot_be_refreshed(
-    api: KubernetesAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_credentials_that_cannot_be_refreshed(api: KubernetesAPI, tmp_path: Path, monkeypatch: Patch) -> None:
     from kubernetes.client import Configuration
 
     def fail(_self: object) -> None:
@@ -318,7 +317,7 @@ def test_a_file_that_is_no_kubeconfig(tmp_path: Path, content: bytes) -> None:
     hold_no_token(caught.value)
 
 
-def test_without_the_package(api: KubernetesAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package(api: KubernetesAPI, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setitem(sys.modules, "kubernetes", None)
     monkeypatch.setitem(sys.modules, "kubernetes.config", None)
     with pytest.raises(KubernetesClientMissing, match="is not installed") as caught:

@@ -18,6 +18,7 @@ from etcdfix.errors import AuthorizationRefused, EtcdfixError
 from etcdfix.model import ClusterIdentity
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.apiserver import MemoryStore, StandIn
+from tests.support.fixtures import Patch
 from tests.support.healing import NEW, OLD
 
 ONE = APIObject("", "v1", "secrets", "shop", "one")
@@ -88,7 +89,7 @@ def test_one_that_has_too_much_to_do_is_asked_again(
     server: StandIn,
     authority: CertificateAuthority,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: Patch,
     busy: int,
     answer: Answer,
 ) -> None:
@@ -112,7 +113,7 @@ def test_one_that_has_too_much_to_do_is_asked_again(
 
 
 def test_a_failure_that_nobody_foresaw_is_no_answer(
-    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: StandIn, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     def broken(_server: Server, _thing: APIObject, **_more: object) -> None:
         raise ZeroDivisionError("never-to-be-shown")
@@ -126,9 +127,7 @@ def test_a_failure_that_nobody_foresaw_is_no_answer(
         assert (held.memory.word, held.memory.detail) == (Memory.NO_ANSWER, "ZeroDivisionError")
 
 
-def test_what_forbids_to_go_on_is_raised(
-    server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_forbids_to_go_on_is_raised(server: StandIn, tmp_path: Path, monkeypatch: Patch) -> None:
     def forbids(_server: Server, _thing: APIObject, **_more: object) -> None:
         raise AuthorizationRefused("no", reason="other-cluster")
 

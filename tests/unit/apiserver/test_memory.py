@@ -15,6 +15,7 @@ from etcdfix.apiserver import memory
 from etcdfix.apiserver.client import NoReply, RefusalReason, Reply, Server
 from etcdfix.apiserver.memory import Memory, Remembered, caches, remember
 from etcdfix.apiserver.objects import APIObject
+from tests.support.fixtures import Patch
 from tests.support.golden import golden_folder, needs_golden
 
 THING = APIObject("", "v1", "secrets", "shop", "db")
@@ -107,7 +108,7 @@ def test_what_cannot_be_understood_is_not_kept(raw: bytes) -> None:
     assert (found.word, found.raw) == (Memory.OTHER_OBJECT, b"")
 
 
-def test_an_object_beyond_any_size_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_object_beyond_any_size_is_not_kept(monkeypatch: Patch) -> None:
     monkeypatch.setattr(memory, "LONGEST_OBJECT", 20)
     assert said(Reply(200, body())).word is Memory.NO_ANSWER
     monkeypatch.undo()

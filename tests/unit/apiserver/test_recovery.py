@@ -13,6 +13,7 @@ from etcdfix.apiserver.recovery import ServerSigns, Sign, look_until_well
 from etcdfix.apiserver.servers import APIAccess
 from etcdfix.errors import AuthorizationRefused, KubeconfigInvalid
 from etcdfix.testing.certificates import CertificateAuthority
+from tests.support.fixtures import Patch
 from tests.support.kubernetes_api import TOKEN, Answer, KubernetesAPI, status_answer
 
 SECRETS = "/api/v1/secrets"
@@ -31,7 +32,7 @@ def api(authority: CertificateAuthority) -> Iterator[KubernetesAPI]:
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def _quick(monkeypatch: Patch) -> None:
     monkeypatch.setattr(recovery, "_REQUEST_SECONDS", 2.0)
 
 
@@ -51,7 +52,7 @@ class Clock:
 
 
 @pytest.fixture(autouse=True)
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(monkeypatch: Patch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(recovery, "time", clock)
     return clock

@@ -18,6 +18,7 @@ from etcdfix.apiserver.servers import APIAccess, ServerAnswer, ServerAnswers, pa
 from etcdfix.errors import AuthorizationRefused, ConfigurationError, RefusedByRule
 from etcdfix.model import ClusterIdentity, KnownBy
 from etcdfix.testing.certificates import CertificateAuthority
+from tests.support.fixtures import Patch
 from tests.support.kubernetes_api import (
     ACCESS_REVIEW,
     ENDPOINTS,
@@ -165,9 +166,7 @@ def test_doubt_about_an_answer_at_200_is_no_proof_that_nothing_is_read(
     assert "it answered 200, and the answer cannot be understood" in str(error)
 
 
-def test_an_answer_that_is_too_long(
-    api: KubernetesAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_that_is_too_long(api: KubernetesAPI, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(objects, "_LONGEST_OBJECT", 100)
     api.instead[SECRET] = Played(200, b'{"kind":"Secret","metadata":{}}' + b" " * 100)
     refused_by("configuration-wrong", api.kubeconfig(tmp_path))
@@ -227,12 +226,7 @@ def test_a_version_whose_webhook_fails_is_not_the_last_word(api: KubernetesAPI, 
     ],
 )
 def test_what_does_not(
-    api: KubernetesAPI,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    instead: Played,
-    answer: Answer,
-    detail: str,
+    api: KubernetesAPI, tmp_path: Path, monkeypatch: Patch, instead: Played, answer: Answer, detail: str
 ) -> None:
     """Then nobody is asked for permission either; one that has too much to do is asked again."""
     monkeypatch.setattr(holders, "sleep", lambda _seconds: None)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from etcdfix.cli.root import run
+from tests.support.fixtures import Captured
 from tests.support.objects import KEY_1, configuration_yaml, provider
 
 
@@ -20,7 +21,7 @@ def config(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def command(capfd: pytest.CaptureFixture[str], no_variables: None) -> Callable[..., tuple[int, str, str]]:
+def command(capfd: Captured, no_variables: None) -> Callable[..., tuple[int, str, str]]:
     """Return a function that runs a command, and returns its exit code and what it wrote."""
 
     def run_command(*arguments: object) -> tuple[int, str, str]:

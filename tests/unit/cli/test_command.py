@@ -9,14 +9,14 @@ import pytest
 from etcdfix.cli.output import HABITS, own_habits, say, say_lines, say_next
 from etcdfix.cli.root import run
 from etcdfix.text.notes import Note
+from tests.support.fixtures import Captured
 
 pytestmark = pytest.mark.usefixtures("no_variables")
 
-HABIT_NAMES = {"--quiet"}
 NOWHERE = ["--endpoints", "https://127.0.0.1:1", "--dial-timeout", "200ms"]
 
 
-def test_quiet_leaves_out_notes_and_nothing_else(capfd: pytest.CaptureFixture[str]) -> None:
+def test_quiet_leaves_out_notes_and_nothing_else(capfd: Captured) -> None:
     with own_habits():
         for HABITS.quiet in (False, True):
             say(Note("a note"))
@@ -27,7 +27,7 @@ def test_quiet_leaves_out_notes_and_nothing_else(capfd: pytest.CaptureFixture[st
     assert capfd.readouterr().err == f"etcdfix: a note\n{rest}{rest}"
 
 
-def test_warnings_about_safety_and_errors_stay_quiet_or_not(capfd: pytest.CaptureFixture[str]) -> None:
+def test_warnings_about_safety_and_errors_stay_quiet_or_not(capfd: Captured) -> None:
     words = ["scan", *NOWHERE, "--insecure-skip-tls-verify"]
     told = []
     for more in ([], ["-q"]):

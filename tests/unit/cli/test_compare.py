@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from etcdfix.cli.root import run
+from tests.support.fixtures import Captured, Patch
 
 ALPHA = "fixtures/snapshots/alpha"
 SNAPSHOT = f"{ALPHA}/snapshot.db.gz"
@@ -16,11 +17,11 @@ REPOSITORY = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)
-def _here(monkeypatch: pytest.MonkeyPatch, no_variables: None) -> None:
+def _here(monkeypatch: Patch, no_variables: None) -> None:
     monkeypatch.chdir(REPOSITORY)
 
 
-def test_an_earlier_revision_of_the_same_file(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_earlier_revision_of_the_same_file(capfd: Captured) -> None:
     words = ["compare", "--with-snapshot", SNAPSHOT, "--snapshot", SNAPSHOT, "--revision", "520", *ROTATED]
     code = run([*words, "-o", "json"])
     out, err = capfd.readouterr()
@@ -32,14 +33,6 @@ def test_an_earlier_revision_of_the_same_file(capfd: pytest.CaptureFixture[str])
     assert "uses KMS v1" in err
     assert run([*words, "-o", "yaml", "secrets"]) == 1
     assert "kind: ComparisonReport" in capfd.readouterr().out
-
-
-def test_nothing_differs(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    output = tmp_path / "report"
-    words = ["--with-snapshot", SNAPSHOT, "--snapshot", SNAPSHOT, *ROTATED, "--output-file", str(output)]
-    assert run(["compare", *words]) == 0
-    assert output.read_text().startswith("NO DIFFERENCE in 499 keys\n")
-    assert capfd.readouterr().out == ""
 
 
 @pytest.mark.parametrize(
@@ -56,8 +49,6 @@ def test_nothing_differs(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> N
         (["--endpoints", "127.0.0.1:1"], 5, "127.0.0.1:1"),
     ],
 )
-def test_what_cannot_be_compared(
-    words: list[str], code: int, told: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_compared(words: list[str], code: int, told: str, capfd: Captured) -> None:
     assert run(["compare", *words]) == code
     assert told in capfd.readouterr().err

@@ -15,6 +15,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from etcdfix.cli.root import cli, run
+from tests.support.fixtures import Captured
 
 pytestmark = pytest.mark.usefixtures("no_variables")
 
@@ -32,7 +33,7 @@ def test_commands_and_options() -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_of_a_shell(shell: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_script_of_a_shell(shell: str, capfd: Captured) -> None:
     if shutil.which("bash") is None:
         pytest.skip("click asks bash for its version, and there is none")
     assert run(["completion", shell]) == 0

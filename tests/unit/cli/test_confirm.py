@@ -13,17 +13,18 @@ import pytest
 
 from etcdfix.cli.confirm import Terminal
 from tests.support.change_runs import typing
+from tests.support.fixtures import Captured, Patch
 
 KEY = b"/registry/secrets/shop/web"
 
 
-def test_yes_confirms_a_key_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_yes_confirms_a_key_without_a_terminal(monkeypatch: Patch) -> None:
     monkeypatch.setattr("sys.stdin", None)
     assert Terminal(yes=True).confirm_key(KEY)
     assert not Terminal(yes=False).confirm_key(KEY)
 
 
-def test_without_a_terminal_nothing_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_a_terminal_nothing_is_read(monkeypatch: Patch, tmp_path: Path) -> None:
     answers = tmp_path / "answers"
     answers.write_bytes(KEY + b"\n")
     with answers.open() as stream:
@@ -64,28 +65,28 @@ def others(text: str) -> list[str]:
 
 
 class TestTheKey:
-    def test_to_the_letter(self, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    def test_to_the_letter(self, monkeypatch: Patch, capfd: Captured) -> None:
         with typing(monkeypatch, KEY.decode()):
             assert Terminal(yes=False).confirm_key(KEY)
         assert f"Type the key in full to go on:\n  {KEY.decode()}\n" in capfd.readouterr().err
 
     @pytest.mark.parametrize("typed", others(KEY.decode()))
-    def test_anything_else_is_no(self, monkeypatch: pytest.MonkeyPatch, typed: str) -> None:
+    def test_anything_else_is_no(self, monkeypatch: Patch, typed: str) -> None:
         with typing(monkeypatch, typed):
             assert not Terminal(yes=False).confirm_key(KEY)
 
-    def test_only_the_first_line_counts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_only_the_first_line_counts(self, monkeypatch: Patch) -> None:
         with typing(monkeypatch, "no", KEY.decode()):
             assert not Terminal(yes=False).confirm_key(KEY)
 
-    def test_a_key_that_ends_in_a_blank_is_typed_with_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_key_that_ends_in_a_blank_is_typed_with_it(self, monkeypatch: Patch) -> None:
         for typed, confirmed in ((f"{KEY.decode()} ", True), (KEY.decode(), False)):
             with typing(monkeypatch, typed):
                 assert Terminal(yes=False).confirm_key(KEY + b" ") is confirmed
 
 
 def test_key_of_a_stranger_is_shown_and_typed_as_it_is_spelled_out(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    monkeypatch: Patch, capfd: Captured
 ) -> None:
     key = b"/registry/secrets/\x1b[2J/\xff\xe2\x80\xae"
     with typing(monkeypatch, ""):
@@ -101,9 +102,7 @@ LOST = "kms/v2/prov"
 
 @pytest.mark.parametrize("yes", [True, False])
 class TestTheLostKey:
-    def test_to_the_letter(
-        self, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], *, yes: bool
-    ) -> None:
+    def test_to_the_letter(self, monkeypatch: Patch, capfd: Captured, *, yes: bool) -> None:
         with typing(monkeypatch, LOST):
             assert Terminal(yes=yes).confirm_lost(LOST)
         assert f"Type the name of the key that is lost for ever in full to go on:\n  {LOST}\n" in (
@@ -111,23 +110,21 @@ class TestTheLostKey:
         )
 
     @pytest.mark.parametrize("typed", [*others(LOST), KEY.decode()])
-    def test_anything_else_is_no(self, monkeypatch: pytest.MonkeyPatch, typed: str, *, yes: bool) -> None:
+    def test_anything_else_is_no(self, monkeypatch: Patch, typed: str, *, yes: bool) -> None:
         with typing(monkeypatch, typed):
             assert not Terminal(yes=yes).confirm_lost(LOST)
 
 
 @pytest.mark.parametrize("closed", [True, False])
 def test_lost_key_in_a_script_was_spelled_out_on_the_command_line(
-    monkeypatch: pytest.MonkeyPatch, *, closed: bool
+    monkeypatch: Patch, *, closed: bool
 ) -> None:
     if closed:
         monkeypatch.setattr("sys.stdin", None)
     assert Terminal(yes=False).confirm_lost("kms/v2/prov")
 
 
-def test_end_of_input_is_an_interruption(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_end_of_input_is_an_interruption(monkeypatch: Patch, capsys: Captured) -> None:
     with typing(monkeypatch, "\x04"), pytest.raises(click.Abort):  # Ctrl-D
         Terminal(yes=False).confirm_key(KEY)
     asked, said = capsys.readouterr().err.splitlines()[-2:]

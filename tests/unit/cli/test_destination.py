@@ -13,6 +13,7 @@ import pytest
 
 from etcdfix.cli.root import run
 from tests.support.collecting import ALPHA
+from tests.support.fixtures import Captured, Patch
 
 SNAPSHOT = str(ALPHA / "snapshot.db.gz")
 
@@ -25,7 +26,7 @@ def test_a_refused_scan_leaves_the_old_report(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["report.json"]
 
 
-def test_a_prefix_that_is_not_utf8_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_prefix_that_is_not_utf8_is_one_line(capsys: Captured) -> None:
     assert run(["scan", "--snapshot", SNAPSHOT, "--etcd-prefix", "\udcff"]) == 2
     assert capsys.readouterr().err.startswith("etcdfix: --etcd-prefix is not UTF-8")
 
@@ -35,7 +36,7 @@ def names_of_pods(*arguments: str) -> int:
 
 
 @pytest.mark.parametrize("leads_to", ["store/report", "nowhere", "/dev/null", "latest"])
-def test_a_link_is_not_followed(tmp_path: Path, capsys: pytest.CaptureFixture[str], leads_to: str) -> None:
+def test_a_link_is_not_followed(tmp_path: Path, capsys: Captured, leads_to: str) -> None:
     (tmp_path / "store").mkdir()
     target, link = tmp_path / "store" / "report", tmp_path / "latest"
     target.write_text("last night")
@@ -55,15 +56,6 @@ def test_a_link_above_the_file_is_followed(tmp_path: Path) -> None:
     (tmp_path / "reports").symlink_to("store")
     assert names_of_pods("--output-file", str(tmp_path / "reports" / "report")) == 1
     assert (tmp_path / "store" / "report").read_text().startswith("/registry/pods/")
-
-
-def test_what_stood_under_the_name_of_an_unfinished_report_is_of_no_interest(tmp_path: Path) -> None:
-    """That name was once made of the report's, so that anybody could lay a link there."""
-    victim = tmp_path / "victim"
-    victim.write_text("precious")
-    (tmp_path / ".report.partial").symlink_to("victim")
-    assert names_of_pods("--output-file", str(tmp_path / "report")) == 1
-    assert victim.read_text() == "precious"
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
@@ -101,11 +93,7 @@ def test_standard_output_may_be_named_as_a_device() -> None:
     "option", ["--snapshot", "--encryption-config", "--manifest", "--cacert", "--cert", "--key"]
 )
 def test_a_file_that_the_scan_reads_is_never_written(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    option: str,
-    hidden_behind: str,
+    tmp_path: Path, capsys: Captured, monkeypatch: Patch, option: str, hidden_behind: str
 ) -> None:
     manifest = tmp_path / "kube-apiserver.yaml"
     manifest.write_text(
@@ -135,15 +123,9 @@ def test_a_file_that_the_scan_reads_is_never_written(
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [
-        (".", "Is a directory"),
-        ("x" * 300, "File name too long"),
-        ("file/report", "Not a directory"),
-    ],
+    [(".", "Is a directory"), ("x" * 300, "File name too long"), ("file/report", "Not a directory")],
 )
-def test_what_cannot_be_a_file_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, words: str
-) -> None:
+def test_what_cannot_be_a_file_is_one_line(tmp_path: Path, capsys: Captured, name: str, words: str) -> None:
     (tmp_path / "file").touch()
     target = tmp_path / name
     assert names_of_pods("--output-file", str(target)) == 2

@@ -19,15 +19,8 @@ from tests.support.audit_logs import own_directory
 from tests.support.cluster_index_runs import HOSTILE, assert_harmless
 from tests.support.doctoring import lease
 from tests.support.etcd_proxy import RANGE
-from tests.support.objects import (
-    KEY_1,
-    KEY_2,
-    aescbc,
-    configuration_yaml,
-    namespace_object,
-    provider,
-    secret,
-)
+from tests.support.fixtures import Captured, Patch
+from tests.support.objects import KEY_1, KEY_2, aescbc, configuration_yaml, namespace_object, provider, secret
 from tests.support.scripted_etcd import Call, ScriptedEtcd
 
 pytestmark = pytest.mark.usefixtures("no_variables")
@@ -60,7 +53,7 @@ class Ran(NamedTuple):
 class Doctor:
     """Runs the command against an etcd that is played, with a configuration and places of its own."""
 
-    def __init__(self, etcd: ScriptedEtcd, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, etcd: ScriptedEtcd, folder: Path, capfd: Captured) -> None:
         self.etcd = etcd
         self.folder = folder
         self.config = folder / "config.yaml"
@@ -115,7 +108,7 @@ def healthy(server: ScriptedEtcd, **instead: Any) -> None:
 
 
 @pytest.fixture
-def doctor(etcd: ScriptedEtcd, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Doctor:
+def doctor(etcd: ScriptedEtcd, tmp_path: Path, capfd: Captured) -> Doctor:
     return Doctor(etcd, own_directory(tmp_path / "own"), capfd)
 
 
@@ -203,19 +196,7 @@ def test_hostile_names_of_members_leases_and_keys(doctor: Doctor) -> None:
         assert "<script>" in ran.out
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--context", "here"], ["--endpoints", "nonsense"], ["--cacert", "missing"], ["--encryption-config", "missing"],
-        ["--dial-timeout", "never"], ["--no-encryption", "--encryption-config", "x"], ["-o", "csv"],
-    ],
-)  # fmt: skip
-def test_wrong_usage(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["doctor", *words]) == 2
-    assert capfd.readouterr().out == ""
-
-
-def test_an_interruption_gives_what_there_is(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interruption_gives_what_there_is(doctor: Doctor, monkeypatch: Patch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 

@@ -14,6 +14,7 @@ import pytest
 from etcdfix.cli import ending
 from etcdfix.cli.ending import end_after, ending_early
 from etcdfix.errors import ConfigurationError, EndedEarly
+from tests.support.fixtures import Captured, Patch
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +69,7 @@ def test_time_that_is_over() -> None:
     assert ended.by_clock
 
 
-def test_a_partial_result_that_takes_too_long_is_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partial_result_that_takes_too_long_is_ended_too(monkeypatch: Patch) -> None:
     monkeypatch.setattr(ending, "_GRACE_SECONDS", 0.1)
 
     def run() -> None:
@@ -108,9 +109,7 @@ def test_another_thread_hears_no_signals() -> None:
     assert done == [True]
 
 
-def test_a_signal_that_comes_while_something_is_dropped_is_not_lost(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_a_signal_that_comes_while_something_is_dropped_is_not_lost(capfd: Captured) -> None:
     """What is raised in the ``finally`` of a generator that nobody closes: Python prints it, and goes on."""
 
     def held() -> Iterator[int]:
@@ -132,7 +131,7 @@ def test_a_signal_that_comes_while_something_is_dropped_is_not_lost(
     assert capfd.readouterr().err == ""
 
 
-def test_time_that_is_over_while_something_is_dropped(capfd: pytest.CaptureFixture[str]) -> None:
+def test_time_that_is_over_while_something_is_dropped(capfd: Captured) -> None:
     def held() -> Iterator[int]:
         try:
             yield 1

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.cluster_index_runs import HOSTILE, Ran, Runner, assert_harmless
+from tests.support.fixtures import Captured, Patch
 from tests.support.impact_objects import BROKEN, Cluster, owner
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.memory_source import MemorySource, stored
@@ -23,7 +24,7 @@ Impact = Callable[..., Ran]
 
 
 @pytest.fixture
-def impact(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Impact:
+def impact(monkeypatch: Patch, capfd: Captured) -> Impact:
     runner = Runner("explain", monkeypatch, capfd)
     return lambda cluster, *words: runner(cluster, "--impact", *words)
 
@@ -51,26 +52,6 @@ def test_a_long_chain_of_owners_is_no_deep_document(impact: Impact) -> None:
         cluster.add("apps/v1", "ReplicaSet", f"web-{number + 1}", "shop", owners=(before,))
     ran = impact(cluster, key, "-o", "json")
     assert (ran.code, "web-100" in ran.out) == (1, True)
-
-
-def test_readable_gone_and_unknown(impact: Impact, tmp_path: Path) -> None:
-    cluster = Cluster()
-    cluster.pod("web", spec={"volumes": [{"name": "v", "secret": {"secretName": "gone"}}]})
-    key = cluster.secret("db", finalizers=("example.com/guard",))
-    ran = impact(cluster, key)
-    assert (ran.code, len(ran.out.splitlines()) <= 24) == (0, True)
-    assert ran.out.startswith("RISK NONE: deleting secrets shop/db\n")
-    assert "kubectl delete secrets db -n shop --dry-run=server" in ran.out
-    ran = impact(cluster, cluster.key("secrets", "shop", "gone"))
-    assert (ran.code, "not in etcd; others mention it" in ran.out) == (1, True)
-    report = tmp_path / "report"
-    report.write_text("last night's")
-    ran = impact(cluster, "/registry/secrets/shop", "--output-file", str(report))
-    assert (ran.code, ran.out) == (5, "")
-    assert "nothing is stored under /registry/secrets/shop" in ran.err
-    assert "next: it is a prefix of keys like /registry/secrets/shop/db" in ran.err
-    assert report.read_text() == "last night's"
-    assert list(tmp_path.iterdir()) == [report]
 
 
 def test_a_source_that_breaks_off(impact: Impact) -> None:

@@ -17,13 +17,9 @@ from etcdfix.cli.root import run
 from etcdfix.model import StoredValue
 from etcdfix.remediation.audit.verify import read_records
 from tests.support.collecting import ALPHA
+from tests.support.fixtures import Captured, CapturedBytes, Patch
 from tests.support.memory_source import MemorySource
-from tests.support.objects import (
-    aescbc,
-    config_map,
-    namespace_object,
-    secret,
-)
+from tests.support.objects import aescbc, config_map, namespace_object, secret
 
 HOLDS = {
     "compact_rev_key": b"589",
@@ -40,15 +36,11 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def get(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], config: str, no_variables: None
-) -> Run:
+def get(monkeypatch: Patch, capfd: Captured, config: str, no_variables: None) -> Run:
     """Return a function that runs ``etcdfix get`` over records in memory, with a configuration."""
 
     def run_get(
-        *arguments: str,
-        source: MemorySource | None = None,
-        bare: bool = False,
+        *arguments: str, source: MemorySource | None = None, bare: bool = False
     ) -> tuple[int, str, str]:
         under_test = source or MemorySource(HOLDS)
         monkeypatch.setattr(get_module, "open_source", lambda _inputs, say: under_test)
@@ -151,13 +143,6 @@ def test_revealing_is_said(get: Run) -> None:
     assert (code, err) == (0, "etcdfix: --reveal: the contents of Secrets are shown, unmasked\n")
 
 
-def test_revealing_has_no_variable(get: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("ETCDFIX_REVEAL", "ETCDFIX_GET_REVEAL"):
-        monkeypatch.setenv(name, "1")
-    _code, out, _err = get("secrets", "web", "-n", "shop")
-    assert "bytes masked" in out
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -169,7 +154,7 @@ def test_revealing_has_no_variable(get: Run, monkeypatch: pytest.MonkeyPatch) ->
     ],
 )
 def test_raw_bytes(
-    capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch, config: str,
+    capfdbinary: CapturedBytes, monkeypatch: Patch, config: str,
     arguments: list[str], expected: bytes,
 ) -> None:  # fmt: skip
     source = MemorySource(HOLDS)
@@ -204,7 +189,7 @@ class _TerminalBytes(io.BytesIO):
         return True
 
 
-def test_a_terminal_gets_no_raw_bytes(get: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_no_raw_bytes(get: Run, monkeypatch: Patch) -> None:
     monkeypatch.setattr(sys, "stdout", _Terminal())
     code, _out, err = get("/registry/secrets/shop/web", "--raw")
     assert code == 2
@@ -231,9 +216,7 @@ def test_names_of_strangers_do_not_reach_a_terminal(get: Run) -> None:
                 assert all(line.isprintable() for line in (out + err).splitlines())
 
 
-def test_what_is_revealed_is_recorded_first(
-    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
+def test_what_is_revealed_is_recorded_first(tmp_path: Path, capfdbinary: CapturedBytes) -> None:
     tmp_path.chmod(0o700)
     log = tmp_path / "audit.jsonl"
     arguments = ["--snapshot", str(ALPHA / "snapshot.db.gz"), "--audit-log", str(log), "-o", "json"]

@@ -12,6 +12,7 @@ from etcdfix.cli.examples import EXAMPLES
 from etcdfix.cli.plan import run_command
 from etcdfix.cli.root import cli, run
 from etcdfix.rules import MEANINGS
+from tests.support.fixtures import Captured, Patch
 from tests.unit.cli.test_variables import COMMANDS
 
 pytestmark = pytest.mark.usefixtures("no_variables")
@@ -20,9 +21,7 @@ pytestmark = pytest.mark.usefixtures("no_variables")
 @pytest.mark.parametrize(
     ("name", "line"), [(name, line) for name, examples in EXAMPLES.items() for _, line in examples]
 )
-def test_an_example_is_one_that_its_command_takes(
-    name: str, line: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_an_example_is_one_that_its_command_takes(name: str, line: str, capfd: Captured) -> None:
     inner = re.search(r"\$\((etcdfix [^)]*)\)", line)  # for a shell
     words = shlex.split(re.split(r" [|>] ", inner[1] if inner else line)[0].replace("\\\n", " "))
     assert words.pop(0) == "etcdfix"
@@ -45,7 +44,7 @@ def test_an_example_is_one_that_its_command_takes(
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_help_page_shows_them(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_help_page_shows_them(name: str, capfd: Captured) -> None:
     assert run([*name.split(), "--help"]) == 0
     page = capfd.readouterr().out
     for purpose, line in EXAMPLES.get(name, ()):
@@ -58,7 +57,7 @@ def test_the_help_page_shows_them(name: str, capfd: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize("name", [*COMMANDS, "plan --run FILE"])
 def test_a_page_fits_and_has_shared_options_as_names_at_its_end(
-    name: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    name: str, capfd: Captured, monkeypatch: Patch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     assert run([*name.split(), "--help"]) == 0
@@ -80,7 +79,7 @@ def test_there_are_at_most_seventy_options() -> None:
     assert len([name for name in found if name.startswith("--")]) + 2 <= 70  # --help, and ETCDFIX_DEBUG
 
 
-def test_the_page_of_options_says_what_each_word_of_accept_means(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_page_of_options_says_what_each_word_of_accept_means(capfd: Captured) -> None:
     assert run(["help", "options"]) == 0
     words = " ".join(capfd.readouterr().out.split("Words of --accept")[1].split())
     for rule, meaning in MEANINGS.items():
@@ -89,7 +88,7 @@ def test_the_page_of_options_says_what_each_word_of_accept_means(capfd: pytest.C
 
 
 @pytest.mark.parametrize("words", [["dlete", "/registry/x"], ["help", "dlete"]])
-def test_an_unknown_command_is_told_the_nearest(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_command_is_told_the_nearest(words: list[str], capfd: Captured) -> None:
     assert run(words) == 2
     told = capfd.readouterr().err.splitlines()[-1]
     assert told.startswith("Error: No such command 'dlete'.")
@@ -111,7 +110,7 @@ def test_an_unknown_command_is_told_the_nearest(words: list[str], capfd: pytest.
     ],
     ids=" ".join,
 )
-def test_help_in_words(words: list[str], page: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+def test_help_in_words(words: list[str], page: list[str], capfd: Captured) -> None:
     assert run(page) == 0
     expected = capfd.readouterr()
     assert run(words) == 0

@@ -13,6 +13,7 @@ from etcdfix.cli.root import run
 from etcdfix.errors import EndedEarly
 from etcdfix.report.scan_cases import WHOLE
 from tests.support.collecting import ALPHA
+from tests.support.fixtures import CapturedBytes, Patch
 from tests.support.junit import ReadJUnit, read_junit
 from tests.support.memory_source import MemorySource
 from tests.support.objects import namespace_object, secret
@@ -28,7 +29,7 @@ Run = Callable[..., tuple[int, bytes]]
 
 
 @pytest.fixture
-def command(capfdbinary: pytest.CaptureFixture[bytes], no_variables: None) -> Run:
+def command(capfdbinary: CapturedBytes, no_variables: None) -> Run:
     def run_command(*arguments: object) -> tuple[int, bytes]:
         code = run([*map(str, arguments)])
         return code, capfdbinary.readouterr().out
@@ -92,9 +93,7 @@ def test_a_saved_report_is_as_red_as_the_scan(
     assert read_junit(out).cases == scan()[1].cases
 
 
-def test_a_scan_that_was_ended_is_red_though_nothing_was_found(
-    command: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_scan_that_was_ended_is_red_though_nothing_was_found(command: Run, monkeypatch: Patch) -> None:
     holds = {
         "/registry/namespaces/kube-system": namespace_object("kube-system"),
         "/registry/secrets/pay/web": secret("web", "pay"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -21,8 +20,7 @@ from etcdfix.remediation.backup.file import MARKER_SUFFIX, record_intent
 from etcdfix.remediation.durable import open_directory
 from etcdfix.text.safetext import quote_command
 from tests.support.audit_logs import OPERATOR, audit, content, entry, own_directory, subject, write_log
-
-Captured = pytest.CaptureFixture[str]
+from tests.support.fixtures import Captured, Patch
 
 HOSTILE = b"/registry/secrets/shop/\x1b[31mred\xe2\x80\xae"
 
@@ -112,11 +110,6 @@ def test_show_a_key_that_is_no_base64(capfd: Captured, path: Path) -> None:
     code, out, err = audit(capfd, "show", path)
     assert (code, out) == (5, "")
     assert "line 1: it is no record of etcdfix" in err
-
-
-def test_show_an_empty_log(capfd: Captured, path: Path) -> None:
-    AuditLog.open(path).close()
-    assert audit(capfd, "show", path) == (0, f"no records: {path}\n", "")
 
 
 @pytest.mark.parametrize("words", [["show"], ["verify"], ["settle"]])
@@ -214,18 +207,7 @@ def test_backups_tell_of_a_log_that_was_cut(capfd: Captured, path: Path, with_ba
     assert run(["log", "backups", *words]) == 3
 
 
-def test_names_that_are_not_unicode(capfd: Captured, tmp_path: Path) -> None:
-    folder = own_directory(Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\x1b")))
-    path = folder / "audit.jsonl"
-    write_log(path)
-    for form in ("text", "json"):
-        code, out, _ = audit(capfd, "verify", path, "-o", form)
-        assert code == 0
-        assert "\\udcff" in out
-        assert "\\x1b" in out or "\\u001b" in out
-
-
-def test_standard_output_may_be_closed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_output_may_be_closed(path: Path, monkeypatch: Patch) -> None:
     write_log(path)
     monkeypatch.setattr("sys.stdout", None)
     for words in (["show"], ["verify"], ["settle"]):

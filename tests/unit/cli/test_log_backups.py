@@ -19,9 +19,8 @@ from etcdfix.remediation.backup.file import MARKER_SUFFIX, encode_content, encod
 from etcdfix.report.schema import SCHEMAS
 from tests.support.audit_logs import own_directory
 from tests.support.backups import PLAINTEXT, Ground
+from tests.support.fixtures import Captured, Patch
 from tests.support.syslogs import PlayedSyslog
-
-Captured = pytest.CaptureFixture[str]
 
 POD = b"/registry/pods/shop/web"
 HOSTILE = b"/registry/secrets/shop/\x1b[31mred\xe2\x80\xae"
@@ -79,7 +78,7 @@ class TestList:
         assert len(out.splitlines()) <= 24
         assert len(yaml.safe_load(backup(capfd, ground, "backups", "-o", "yaml")[1])["backups"]) == 8
 
-    def test_nothing(self, capfd: Captured, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_nothing(self, capfd: Captured, ground: Ground, monkeypatch: Patch) -> None:
         """A missing log is one doubt; a default directory need not be there, one that is named has to."""
         assert "no backups:" in backup(capfd, ground, "backups")[1]
         ground.change()
@@ -221,9 +220,7 @@ class TestList:
             copy.chmod(0o600)
         assert run(["log", "backups", *words]) == 0
 
-    def test_a_file_that_cannot_be_read(
-        self, capfd: Captured, ground: Ground, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_file_that_cannot_be_read(self, capfd: Captured, ground: Ground, monkeypatch: Patch) -> None:
         ground.change()
 
         def fail(*_: object, **__: object) -> bytes:
@@ -235,9 +232,7 @@ class TestList:
 
 
 class TestPrune:
-    def test_with_a_number_typed_back(
-        self, capfd: Captured, ground: Ground, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_with_a_number_typed_back(self, capfd: Captured, ground: Ground, monkeypatch: Patch) -> None:
         ground.change()
         ground.change()
         typed = iter(["1", "2"])
@@ -253,9 +248,7 @@ class TestPrune:
         assert out.startswith("2 backups removed.\n")
         assert str(verify(ground.log).head) in out
 
-    def test_without_a_terminal_only_yes(
-        self, capfd: Captured, ground: Ground, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_without_a_terminal_only_yes(self, capfd: Captured, ground: Ground, monkeypatch: Patch) -> None:
         monkeypatch.setattr(confirm, "is_terminal", lambda: False)
         ground.change()
         code, found = document(capfd, ground, "log-pruning", "prune", *AGED, "--accept", "only-copy")

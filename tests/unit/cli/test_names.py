@@ -12,6 +12,7 @@ import pytest
 from etcdfix.cli.root import run
 from etcdfix.text.commands import ACKNOWLEDGEMENT
 from tests.support.bbolt_writer import database, put
+from tests.support.fixtures import Captured
 from tests.support.objects import namespace_object
 
 HOSTILE = [
@@ -48,7 +49,7 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def read(capfd: pytest.CaptureFixture[str], no_variables: None) -> Read:
+def read(capfd: Captured, no_variables: None) -> Read:
     def run_command(*arguments: str) -> tuple[int, str, str]:
         code = run([*arguments])
         captured = capfd.readouterr()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.cluster_index_runs import HOSTILE, Runner, assert_harmless
+from tests.support.fixtures import Captured, Patch
 from tests.support.impact_objects import NOW, Cluster, owner
 from tests.support.memory_source import MemorySource
 from tests.support.objects import (
@@ -40,7 +41,7 @@ class Namespace(Runner):
 
 
 @pytest.fixture
-def namespace(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Namespace:
+def namespace(monkeypatch: Patch, capfd: Captured) -> Namespace:
     monkeypatch.setenv("COLUMNS", "100")
     return Namespace("namespace", monkeypatch, capfd)
 
@@ -86,18 +87,6 @@ def test_the_first_screen_says_why_and_what_to_do_first(namespace: Namespace) ->
     assert first.startswith("Next: First bring back the CustomResourceDefinition widgets.example.com")
 
 
-def test_the_rows_add_up(namespace: Namespace) -> None:
-    cluster = shop()
-    for number in range(12):
-        cluster.break_(cluster.secret(f"lost-{number}"))
-        cluster.break_(cluster.secret("lost", f"other-{number}"))
-    cluster.break_(cluster.pod("web"))
-    rows = [
-        line.split() for line in namespace(cluster, "shop").out.splitlines() if "cannot be read: " in line
-    ]
-    assert sum(int(row[0]) for row in rows) == 25
-
-
 @pytest.mark.parametrize("form", ["text", "wide", "html", "json"])
 def test_hostile_names_act_upon_nothing(namespace: Namespace, form: str) -> None:
     cluster = shop()
@@ -113,21 +102,6 @@ def test_hostile_names_act_upon_nothing(namespace: Namespace, form: str) -> None
         assert steps[0][2] == "/registry/secrets/shop/$(touch x)"
         assert steps[1][2].startswith("base64:")
         assert not [s for s in ran.document["plan"] if "kubectl" in s["command"] and "script" in s["command"]]
-
-
-def test_an_unreadable_object_is_removed_first(namespace: Namespace) -> None:
-    cluster = shop()
-    cluster.break_(cluster.secret("lost"))
-    cluster.secret("fine")
-    assert namespace(cluster, "shop").code == 1
-    report = namespace.report(cluster)
-    assert (report["kind"], report["state"]) == ("NamespaceReport", "stuck")
-    (delete,) = deletions(report["plan"])
-    assert shlex.split(delete["command"]) == [
-        "etcdfix", "delete", "/registry/secrets/shop/lost", "--no-encryption", "--reason", "REASON",
-        "--ignore-store-read-error-with-cluster-breaking-potential", "--dry-run",
-    ]  # fmt: skip
-    assert report["plan"][-1]["command"] == "etcdfix namespace shop"
 
 
 def test_no_object_is_deleted_before_its_own_way_out(namespace: Namespace) -> None:

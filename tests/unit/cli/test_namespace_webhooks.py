@@ -11,13 +11,14 @@ import pytest
 
 from etcdfix.cli.root import run
 from tests.support.cluster_index_runs import HOSTILE, Runner, assert_harmless
+from tests.support.fixtures import Captured, Patch
 from tests.support.impact_objects import Cluster
 
 CASE = Path(__file__).parents[3] / "fixtures/cases/03-conversion-webhook-gone.db"
 
 
 @pytest.fixture
-def namespace(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Runner:
+def namespace(monkeypatch: Patch, capfd: Captured) -> Runner:
     return Runner("namespace", monkeypatch, capfd)
 
 
@@ -26,7 +27,7 @@ def commands(report: dict[str, Any]) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_a_conversion_webhook_whose_service_is_gone(capfd: pytest.CaptureFixture[str], jobs: str) -> None:
+def test_a_conversion_webhook_whose_service_is_gone(capfd: Captured, jobs: str) -> None:
     reading = ["--snapshot", str(CASE), "--no-encryption", "--jobs", jobs]
     assert run(["namespace", "mesh", *reading, "-o", "json"]) == 1
     report = json.loads(capfd.readouterr().out)

@@ -11,13 +11,14 @@ from etcdfix.cli.inputs import gather_inputs
 from etcdfix.cli.root import run
 from etcdfix.commands.opening import Inputs
 from tests.support.distributions import DISTRIBUTIONS, k3s, k3s_sqlite, kubeadm, pod, rke2, write
+from tests.support.fixtures import Captured, Patch
 from tests.unit.cli.test_variables import CHANGING, COMMANDS, NEEDED, context_of
 
 pytestmark = pytest.mark.usefixtures("no_variables")
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(tmp_path: Path, monkeypatch: Patch) -> Path:
     monkeypatch.setattr("etcdfix.machine.ROOT", tmp_path)
     return tmp_path
 
@@ -27,7 +28,7 @@ def look(*words: str, command: str = "scan") -> Inputs:
         return gather_inputs(context.params)
 
 
-def test_kubeadm_is_read_by_its_manifest_and_said(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_kubeadm_is_read_by_its_manifest_and_said(root: Path, capfd: Captured) -> None:
     kubeadm(root)
     inputs = look()
     manifest = root / "etc/kubernetes/manifests/kube-apiserver.yaml"
@@ -38,7 +39,7 @@ def test_kubeadm_is_read_by_its_manifest_and_said(root: Path, capfd: pytest.Capt
     assert capfd.readouterr().err == f"etcdfix: kubeadm found by {manifest}: reading --manifest {manifest}\n"
 
 
-def test_k3s_on_sqlite_is_read_by_its_file(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_k3s_on_sqlite_is_read_by_its_file(root: Path, capfd: Captured) -> None:
     k3s_sqlite(root)
     inputs = look(command="doctor")
     assert inputs.file == inputs.kine == root / "var/lib/rancher/k3s/server/db/state.db"
@@ -56,9 +57,7 @@ NAMED = ["--endpoints a:1", "--snapshot /s", "--kine /k", "--manifest {manifest}
 
 
 @pytest.mark.parametrize("words", NAMED)
-def test_nothing_is_looked_for_where_something_is_named(
-    words: str, root: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_looked_for_where_something_is_named(words: str, root: Path, capfd: Captured) -> None:
     kubeadm(root)
     k3s(root)  # or else: two fit
     look(*words.format(manifest=root / "etc/kubernetes/manifests/kube-apiserver.yaml").split())
@@ -70,7 +69,7 @@ def test_nothing_is_looked_for_where_something_is_named(
     ["ETCDFIX_ENDPOINTS", "ETCDFIX_SNAPSHOT", "ETCDFIX_KINE", "ETCDCTL_ENDPOINTS", "ETCDCTL_CACERT"],
 )
 def test_nor_where_a_variable_names_something(
-    variable: str, root: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    variable: str, root: Path, monkeypatch: Patch, capfd: Captured
 ) -> None:
     kubeadm(root)
     monkeypatch.setenv(variable, "/x")
@@ -79,9 +78,7 @@ def test_nor_where_a_variable_names_something(
 
 
 @pytest.mark.parametrize("name", sorted(CHANGING - {"log prune"}))
-def test_a_change_rests_on_nothing_that_was_only_found(
-    name: str, root: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_change_rests_on_nothing_that_was_only_found(name: str, root: Path, capfd: Captured) -> None:
     for make in (kubeadm, rke2):
         make(root)
     assert name in NEEDED
@@ -96,7 +93,7 @@ def test_a_change_rests_on_nothing_that_was_only_found(
     ("one", "other"), list(itertools.combinations(("kubeadm", "k3s", "RKE2", "OpenShift"), 2))
 )
 def test_two_that_fit_are_refused_with_both_and_their_flags(
-    one: str, other: str, root: Path, capfd: pytest.CaptureFixture[str]
+    one: str, other: str, root: Path, capfd: Captured
 ) -> None:
     DISTRIBUTIONS[one](root)
     DISTRIBUTIONS[other](root)
@@ -108,7 +105,7 @@ def test_two_that_fit_are_refused_with_both_and_their_flags(
     assert " or --" in refusal
 
 
-def test_a_page_about_a_cause_looks_for_nothing(root: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_page_about_a_cause_looks_for_nothing(root: Path, capfd: Captured) -> None:
     kubeadm(root)
     k3s(root)
     assert run(["explain", "wrong-key"]) == 0
@@ -129,7 +126,7 @@ def test_what_says_anything_of_a_live_etcd_stands_against_what_is_found(
     "words", [["scan"], ["doctor"], ["namespace", "shop"], ["encryption", "usage"], ["get", "pods"]]
 )
 def test_a_manifest_that_names_no_etcd_is_never_replaced_by_a_default(
-    root: Path, words: list[str], capfd: pytest.CaptureFixture[str]
+    root: Path, words: list[str], capfd: Captured
 ) -> None:
     """Neither where it was found nor where it was named."""
     manifest = write(root, "etc/kubernetes/manifests/kube-apiserver.yaml", pod("--etcd-prefix=/other"))

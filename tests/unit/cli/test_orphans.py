@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.cluster_index_runs import HOSTILE, Runner, assert_harmless
+from tests.support.fixtures import Captured, Patch
 from tests.support.impact_objects import Cluster, owner
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import json_object
 
 
 @pytest.fixture
-def orphans(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Runner:
+def orphans(monkeypatch: Patch, capfd: Captured) -> Runner:
     return Runner("scan --orphans", monkeypatch, capfd)
 
 

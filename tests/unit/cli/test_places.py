@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from etcdfix.cli.root import run
+from tests.support.fixtures import Captured
 
 pytestmark = pytest.mark.usefixtures("no_variables")
 
@@ -39,12 +40,7 @@ NO_FILE = "it cannot be read: no such file or directory"
     ids=lambda one: one if isinstance(one, str) else one[0],
 )
 def test_what_is_not_there_is_a_usage_error_with_the_command_to_correct(
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    command: list[str],
-    option: str,
-    place: str,
-    what: str,
+    tmp_path: Path, capfd: Captured, command: list[str], option: str, place: str, what: str
 ) -> None:
     (tmp_path / "file").touch()
     word = place.format(folder=tmp_path, file=tmp_path / "file")
@@ -61,7 +57,7 @@ def test_what_is_not_there_is_a_usage_error_with_the_command_to_correct(
     assert shlex.split(pasted) == [one for one in expected if one != "--dry-run"]
 
 
-def test_a_key_in_another_option_is_not_repeated(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_key_in_another_option_is_not_repeated(capfd: Captured) -> None:
     typed = base64.b64encode(b"\x07" * 32).decode()
     assert run(["fix", KEY, "--reason", "x", "--from", "object:none", "--encryption-config", typed]) == 2
     assert typed not in capfd.readouterr().err

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[3]
-ALPHA = "fixtures/snapshots/alpha/snapshot.db.gz"
 
 
 @pytest.mark.parametrize("ignored", [False, True])

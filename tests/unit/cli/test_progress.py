@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from etcdfix.cli.progress import progress_of, with_progress
-from tests.support.memory_source import MemorySource, stored
+from etcdfix.cli.progress import with_progress
+from tests.support.fixtures import Patch
 
 
 class _Terminal(io.StringIO):
@@ -14,14 +14,14 @@ class _Terminal(io.StringIO):
         return True
 
 
-def at_terminal(monkeypatch: pytest.MonkeyPatch) -> _Terminal:
+def at_terminal(monkeypatch: Patch) -> _Terminal:
     """Set standard error inside the test: pytest's own capture resets it after fixtures."""
     stream = _Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
     return stream
 
 
-def slow(monkeypatch: pytest.MonkeyPatch) -> None:
+def slow(monkeypatch: Patch) -> None:
     """Let every look at the clock be a minute later."""
     now = iter(range(0, 10**9, 60))
     monkeypatch.setattr("time.monotonic", lambda: float(next(now)))
@@ -29,20 +29,20 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 511, 512, 513, 1024, 2000])
 @pytest.mark.parametrize("estimate", [0, 10, 5000])
-def test_every_item_passes_at_a_terminal(monkeypatch: pytest.MonkeyPatch, count: int, estimate: int) -> None:
+def test_every_item_passes_at_a_terminal(monkeypatch: Patch, count: int, estimate: int) -> None:
     terminal = at_terminal(monkeypatch)
     slow(monkeypatch)
     assert list(with_progress(range(count), estimate=estimate, label="keys")) == list(range(count))
     assert ("keys" in terminal.getvalue()) is (count >= 512)
 
 
-def test_short_work_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_work_shows_nothing(monkeypatch: Patch) -> None:
     terminal = at_terminal(monkeypatch)
     assert len(list(with_progress(range(5000), estimate=5000, label="keys"))) == 5000
     assert terminal.getvalue() == ""
 
 
-def test_never_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_never_without_a_terminal(monkeypatch: Patch) -> None:
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     slow(monkeypatch)
@@ -50,19 +50,9 @@ def test_never_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert stream.getvalue() == ""
 
 
-def test_it_says_what_it_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_says_what_it_counts(monkeypatch: Patch) -> None:
     terminal = at_terminal(monkeypatch)
     slow(monkeypatch)
     items = with_progress(range(2000), estimate=4000, label="keys", failed=lambda: 1400)
     assert list(items) == list(range(2000))
     assert "2,000 keys, 1,400 cannot be read" in terminal.getvalue()
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-@pytest.mark.parametrize("estimate", [None, 0, 7])
-def test_watching_changes_nothing(
-    monkeypatch: pytest.MonkeyPatch, estimate: int | None, *, terminal: bool
-) -> None:
-    values = [stored("/a"), stored("/b")]
-    monkeypatch.setattr(sys, "stderr", _Terminal() if terminal else io.StringIO())
-    assert list(progress_of(MemorySource(values))(iter(values), "keys", estimate)) == values

@@ -13,17 +13,18 @@ from typing import Any, NoReturn
 import click
 import pytest
 
-from etcdfix import __version__, errors
+from etcdfix import errors
 from etcdfix.cli import root
 from etcdfix.cli.root import cli, run
 from etcdfix.sources.etcd import threads
+from tests.support.fixtures import Captured, Patch
 
 Outcome = tuple[int, str, str]
 RunCommand = Callable[[Callable[[], Any]], Outcome]
 
 
 @pytest.fixture
-def run_command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> RunCommand:
+def run_command(monkeypatch: Patch, capfd: Captured) -> RunCommand:
     """Return a function that runs a command made of the given body, and returns code, stdout, stderr."""
 
     def run_body(body: Callable[[], Any]) -> Outcome:
@@ -88,9 +89,7 @@ def test_errors_are_a_line_and_a_hint(
     assert [line for line in err.splitlines() if line] == lines
 
 
-def test_internal_errors_show_no_traceback_and_no_data(
-    run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_internal_errors_show_no_traceback_and_no_data(run_command: RunCommand, monkeypatch: Patch) -> None:
     monkeypatch.delenv("ETCDFIX_DEBUG", raising=False)
     code, out, err = run_command(raising(RuntimeError("secret-from-a-value")))
     assert (code, out) == (3, "")
@@ -100,9 +99,7 @@ def test_internal_errors_show_no_traceback_and_no_data(
     assert "ETCDFIX_DEBUG=1" in err
 
 
-def test_internal_errors_are_raised_when_asked_for(
-    run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_internal_errors_are_raised_when_asked_for(run_command: RunCommand, monkeypatch: Patch) -> None:
     monkeypatch.setenv("ETCDFIX_DEBUG", "1")
     with pytest.raises(RuntimeError, match="what happened"):
         run_command(raising(RuntimeError("what happened")))
@@ -116,7 +113,7 @@ def test_internal_errors_are_raised_when_asked_for(
         (["--frobnicate"], "No such option"),
     ],
 )
-def test_usage_errors(capfd: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:
+def test_usage_errors(capfd: Captured, arguments: list[str], words: str) -> None:
     assert run(arguments) == 2
     captured = capfd.readouterr()
     assert captured.out == ""
@@ -131,13 +128,6 @@ def test_help_imports_no_command() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
-
-
-def test_module_runs_like_the_command() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "etcdfix", "version"], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.startswith(f"etcdfix {__version__}\n")
 
 
 def test_a_reader_that_goes_away_is_not_an_error_message() -> None:
@@ -178,7 +168,7 @@ def test_a_signal_while_something_is_asked(run_command: RunCommand) -> None:
     assert (code, out, err) == (143, "", "etcdfix: ended by SIGTERM; nothing was changed\n")
 
 
-def test_what_never_ends_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_never_ends_does_not_hold_up_the_end(monkeypatch: Patch) -> None:
     """Python's own end would wait for gRPC, which stands still."""
     ended: list[int] = []
 
@@ -197,7 +187,7 @@ def test_what_never_ends_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(("error", "told"), [(MemoryError(), False), (ValueError("of the test"), True)])
 def test_a_thread_that_dies_for_want_of_memory_is_told_by_who_waits_for_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, told: bool
+    monkeypatch: Patch, capsys: Captured, error: Exception, told: bool
 ) -> None:
     monkeypatch.setattr(threading, "excepthook", threading.excepthook)
     monkeypatch.setattr(root, "run", lambda _arguments: 5)

@@ -21,9 +21,10 @@ from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.rules import MEANINGS, NAMED, Rule
 from etcdfix.text.commands import ACKNOWLEDGEMENT
+from tests.support.fixtures import Captured, Patch
 
 
-def test_places_are_made_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_places_are_made_absolute(monkeypatch: Patch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     found = record_paths({"backup_dirs": (Path("one"), Path("/two")), "audit_log": Path("audit.jsonl")})
     assert found.backup_directories == (tmp_path / "one", Path("/two"))
@@ -176,17 +177,12 @@ WORDS: dict[str, tuple[list[str], set[str]]] = {
         {*_DELETED, "unproven-repair", "unknown-uid", "expired-lease", *_CLUSTER},
     ),
     "log settle": (["log", "settle", "l"], {"unknown-cluster", "other-cluster-id"}),
-    "log prune": (
-        ["log", "prune", "--older-than", "9d", "--reason", "x"],
-        {"only-copy"},
-    ),
+    "log prune": (["log", "prune", "--older-than", "9d", "--reason", "x"], {"only-copy"}),
 }
 
 
 @pytest.mark.parametrize("name", WORDS)
-def test_a_word_that_no_check_of_a_command_asks_for_is_a_usage_error(
-    capfd: pytest.CaptureFixture[str], name: str
-) -> None:
+def test_a_word_that_no_check_of_a_command_asks_for_is_a_usage_error(capfd: Captured, name: str) -> None:
     arguments, known = WORDS[name]
     every = {f"{rule}={NAMED[rule]}" if rule in NAMED else rule.value for rule in MEANINGS}
     wrong = {*(every - known), "all", "", "*", *(f"{word}=x" for word in known if "=" not in word)}
@@ -203,9 +199,7 @@ def test_a_word_that_no_check_of_a_command_asks_for_is_a_usage_error(
 @pytest.mark.parametrize(
     "option", ["--snapshot", "--salvage", "--revision", "--namespace", "--all-namespaces", "--kine", "-n"]
 )
-def test_what_a_change_would_refuse_is_not_offered(
-    capfd: pytest.CaptureFixture[str], name: str, option: str
-) -> None:
+def test_what_a_change_would_refuse_is_not_offered(capfd: Captured, name: str, option: str) -> None:
     if option == "--kine" and name in {"fix", "plan --run", "log settle"}:
         return  # which change nothing in it
     value = [] if option in {"--salvage", "--all-namespaces"} else ["1"]
@@ -214,9 +208,7 @@ def test_what_a_change_would_refuse_is_not_offered(
 
 
 @pytest.mark.parametrize("url", ["http://one:6443", "one:6443", "https://", "https://one?x=1"])
-def test_a_server_that_has_no_such_address_is_a_usage_error(
-    capfd: pytest.CaptureFixture[str], url: str
-) -> None:
+def test_a_server_that_has_no_such_address_is_a_usage_error(capfd: Captured, url: str) -> None:
     assert run([*WORDS["fix"][0], "--accept", f"unchecked-server={url}"]) == 2
     told = f"Invalid value for '--accept': unchecked-server={url}: not the address of an API server"
     assert told in capfd.readouterr().err
@@ -232,15 +224,9 @@ def test_a_server_is_accepted_by_the_address_that_it_is_known_by() -> None:
 @pytest.mark.parametrize("text", ["", "ab", "sha256:", "sha256:" + "g" * 64, "AB" * 32, "0" * 65])
 @pytest.mark.parametrize(
     ("name", "option"),
-    [
-        ("delete", "--expect-value-sha256"),
-        ("undo", "--expect-value-sha256"),
-        ("plan --run", "--expect-plan"),
-    ],
+    [("delete", "--expect-value-sha256"), ("undo", "--expect-value-sha256"), ("plan --run", "--expect-plan")],
 )
-def test_what_is_no_digest_is_a_usage_error(
-    capfd: pytest.CaptureFixture[str], name: str, option: str, text: str
-) -> None:
+def test_what_is_no_digest_is_a_usage_error(capfd: Captured, name: str, option: str, text: str) -> None:
     assert run([*WORDS[name][0], option, text]) == 2
     assert f"Invalid value for '{option}': {text!r} is no digest" in capfd.readouterr().err
 

@@ -13,6 +13,7 @@ import pytest
 from etcdfix.cli import look as look_module
 from etcdfix.cli.root import run
 from etcdfix.cli.scan import command
+from tests.support.fixtures import Captured, Patch
 from tests.support.memory_source import MemorySource
 from tests.support.objects import aescbc, namespace_object, secret
 
@@ -26,7 +27,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def scan(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], no_variables: None) -> Run:
+def scan(monkeypatch: Patch, capfd: Captured, no_variables: None) -> Run:
     """Return a function that runs ``etcdfix scan`` over records in memory."""
 
     def run_scan(*arguments: str, source: MemorySource | None = None) -> tuple[int, str, str]:
@@ -77,7 +78,7 @@ def test_usage_errors(scan: Run, arguments: list[str], words: str) -> None:
     assert "Traceback" not in err
 
 
-def test_form_and_baseline_by_variable(scan: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_form_and_baseline_by_variable(scan: Run, monkeypatch: Patch, tmp_path: Path) -> None:
     monkeypatch.setenv("ETCDFIX_OUTPUT", "name")
     code, out, _err = scan()
     assert out.startswith("/registry/")
@@ -105,13 +106,6 @@ def test_every_option_has_its_variable(option: click.Option) -> None:
         assert option.envvar == "ETCDFIX_" + re.sub("-", "_", long[2:]).upper()
 
 
-@pytest.mark.parametrize("namespace", ["", "a/b", "/"])
-def test_a_namespace_that_cannot_be_one_is_a_usage_error(scan: Run, namespace: str) -> None:
-    code, out, err = scan("-n", namespace)
-    assert (code, out) == (2, "")
-    assert "is no name of a namespace" in err
-
-
 def test_a_revision_at_which_nothing_was_there_is_named(scan: Run) -> None:
     code, _out, err = scan("--revision", "3", source=MemorySource())
     assert code == 5
@@ -134,14 +128,6 @@ def test_remedies_can_be_pasted_and_name_no_password(scan: Run, config: str) -> 
         "etcdfix scan --endpoints 10.0.0.1:2379 --user root --encryption-config FILE /registry/secrets/shop/broken"
     )
     assert "letmein" not in out
-
-
-def test_outcomes_that_count_are_chosen(scan: Run) -> None:
-    code, _, err = scan("--fail-on", "undetermined", "-o", "name")
-    assert (code, err) == (3, "")
-    code, _, err = scan("--fail-on", "decode-failure, inconsistent", "-o", "name")
-    assert (code, err) == (0, "etcdfix: not counted for the exit code (--fail-on): 2 undetermined\n")
-    assert scan("--fail-on", "none", "-o", "name")[0] == 0
 
 
 @pytest.mark.parametrize("text", ["", "none,undetermined", "secrets", "decrypt-failure,,"])

@@ -9,6 +9,7 @@ from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.text.commands import ACKNOWLEDGEMENT
 from tests.support.audit_logs import entry, own_directory
 from tests.support.collecting import ALPHA
+from tests.support.fixtures import Captured, Patch
 
 pytestmark = pytest.mark.usefixtures("no_variables")
 
@@ -46,10 +47,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
 def test_every_command_warns(
-    words: list[str],
-    files: dict[str, str],
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    words: list[str], files: dict[str, str], monkeypatch: Patch, capfd: Captured
 ) -> None:
     command = [word.format_map(files) for word in words]
     monkeypatch.setenv("ETCDCTL_PASSWORD", "not-to-be-shown")
@@ -74,10 +72,7 @@ def test_every_command_warns(
 
 @pytest.mark.parametrize("name", ["delete", "fix", "reconcile"])
 def test_the_way_to_the_main_etcd_is_warned_of_too(
-    name: str,
-    files: dict[str, str],
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    name: str, files: dict[str, str], monkeypatch: Patch, capfd: Captured
 ) -> None:
     command = [word.format_map(files) for word in COMMANDS[name]]
     monkeypatch.setenv("ETCDCTL_PASSWORD", "not-to-be-shown")
@@ -91,7 +86,7 @@ def test_the_way_to_the_main_etcd_is_warned_of_too(
     )
 
 
-def test_a_snapshot_needs_no_way(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_snapshot_needs_no_way(capfd: Captured, monkeypatch: Patch) -> None:
     monkeypatch.setenv("ETCDCTL_USER", "ada:secret")
     monkeypatch.setenv("ETCDCTL_INSECURE_SKIP_TLS_VERIFY", "true")
     assert run(["scan", "--snapshot", str(ALPHA / "snapshot.db.gz"), "pods"]) == 1

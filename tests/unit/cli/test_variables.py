@@ -19,6 +19,7 @@ from etcdfix.scope import ScopeRequest
 from etcdfix.sources.connection import connection_from_options
 from etcdfix.text.commands import ACKNOWLEDGEMENT
 from tests.support.collecting import ALPHA
+from tests.support.fixtures import Captured, Patch
 
 pytestmark = pytest.mark.usefixtures("no_variables")
 
@@ -83,7 +84,7 @@ def test_which_commands_change_something() -> None:
 
 @pytest.mark.parametrize("name", [*sorted(CHANGING), "plan --run", "plan"])
 def test_an_unforeseen_end_points_to_the_log_where_something_may_be_changed(
-    name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    name: str, monkeypatch: Patch, capfd: Captured
 ) -> None:
     def no_memory(**_options: object) -> None:
         raise MemoryError
@@ -106,7 +107,7 @@ def test_a_change_listens_to_the_list_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_variable_of_a_safety_option_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_of_a_safety_option_changes_nothing(name: str, monkeypatch: Patch) -> None:
     commands = [COMMANDS[name], *([run_command] if name == "plan" else [])]
     for command in commands:
         options = {long: option for long, option in options_of(command).items() if SAFETY.fullmatch(long)}
@@ -146,9 +147,7 @@ def test_no_prefix_lets_click_read_variables_by_itself(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(CHANGING))
-def test_everything_exported_and_only_the_list_counts(
-    name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_everything_exported_and_only_the_list_counts(name: str, monkeypatch: Patch, capfd: Captured) -> None:
     command = COMMANDS[name]
     every = {"ETCDFIX_" + long[2:].replace("-", "_").upper() for long in options_of(command)}
     every |= {f"ETCDFIX_{source}" for source in ("KINE", "NAMESPACE", "REVISION", "SALVAGE", "SNAPSHOT")}
@@ -170,7 +169,7 @@ def test_everything_exported_and_only_the_list_counts(
 @pytest.mark.parametrize("variable", ["ETCDFIX_INSECURE_SKIP_TLS_VERIFY", "ETCDCTL_INSECURE_SKIP_TLS_VERIFY"])
 @pytest.mark.parametrize("name", sorted(CHANGING - {"log prune"}))  # which asks no etcd
 def test_no_variable_turns_tls_checks_off_for_a_change(
-    name: str, variable: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    name: str, variable: str, monkeypatch: Patch, capfd: Captured
 ) -> None:
     monkeypatch.setenv(variable, "true")
     monkeypatch.setenv("ETCDCTL_ENDPOINTS", "https://a:1")
@@ -182,9 +181,7 @@ def test_no_variable_turns_tls_checks_off_for_a_change(
         assert f"not heeded: {variable};" in capfd.readouterr().err
 
 
-def test_variables_that_are_heeded_or_empty_are_not_mentioned(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_variables_that_are_heeded_or_empty_are_not_mentioned(monkeypatch: Patch, capfd: Captured) -> None:
     monkeypatch.setenv("ETCDFIX_USER", "ada")
     monkeypatch.setenv("ETCDCTL_PASSWORD", "secret")
     monkeypatch.setenv("ETCDFIX_PLAN", "")
@@ -192,9 +189,7 @@ def test_variables_that_are_heeded_or_empty_are_not_mentioned(
     assert capfd.readouterr().err == ""
 
 
-def test_the_value_of_a_variable_is_never_shown(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_value_of_a_variable_is_never_shown(monkeypatch: Patch, capfd: Captured) -> None:
     monkeypatch.setenv("ETCDFIX_REASON", "not-to-be-shown")
     assert run(["delete", "/k", ACKNOWLEDGEMENT]) == 2
     told = capfd.readouterr().err
@@ -214,7 +209,7 @@ def test_every_reader_listens_to_the_variables_of_form_and_file(name: str) -> No
 
 
 def test_a_form_that_a_command_does_not_have_is_refused_with_the_name_of_the_variable(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    monkeypatch: Patch, capfd: Captured
 ) -> None:
     monkeypatch.setenv("ETCDFIX_OUTPUT", "csv")
     words = ["copies", "--snapshot", str(ALPHA / "snapshot.db.gz")]
@@ -230,7 +225,7 @@ def origins_of(name: str, *words: str) -> tuple[str, ...]:
         return gather_inputs(context.params).origins
 
 
-def test_origins_of_flags_variables_and_a_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_origins_of_flags_variables_and_a_manifest(tmp_path: Path, monkeypatch: Patch) -> None:
     manifest = tmp_path / "m.yaml"
     flags = [
         "kube-apiserver",

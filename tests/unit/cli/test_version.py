@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import pytest
-
 from etcdfix import __version__
 from etcdfix.cli.root import run
+from tests.support.fixtures import Captured
 
 
-def test_what_it_says(capfd: pytest.CaptureFixture[str], no_variables: None) -> None:
+def test_what_it_says(capfd: Captured, no_variables: None) -> None:
     assert run(["version"]) == 0
     first, _python, *knows = capfd.readouterr().out.splitlines()
     assert first == f"etcdfix {__version__}"

@@ -160,28 +160,6 @@ def test_what_a_damaged_file_does_not_show_is_not_called_removed() -> None:
     assert screen(report)[0].startswith("COULD NOT BE TOLD")
 
 
-def test_all_reasons_are_shown_and_agreement_claims_no_history() -> None:
-    report = compared(EARLIER, EARLIER)
-    silent = [f"member m{at} did not answer" for at in range(4)]
-    told = msgspec.structs.replace(
-        report, mode="members", complete=False, incomplete_reasons=silent, warnings=["m0 has raised CORRUPT"]
-    ).document()
-    assert told.stakes == [
-        f"INCOMPLETE: {silent[0]}",
-        f"INCOMPLETE: {silent[1]}",
-        "4 more: -o wide lists them",
-    ]
-    wide = [*text_lines(told, RUN, 100, wide=True)]
-    assert any(silent[3] in line for line in wide)
-    assert any("CORRUPT" in line for line in wide)
-    agree = [*text_lines(msgspec.structs.replace(report, mode="members").document(), RUN, 100)]
-    assert agree[:2] == [
-        "MEMBERS AGREE on 5 keys at revision 1000: 2 members compared",
-        "Older revisions of the keys were not compared.",
-    ]
-    assert "  etcdctl --endpoints e:1 endpoint hashkv --cluster" in agree
-
-
 def test_a_source_that_is_lost_midway_makes_nothing_up() -> None:
     later = MemorySource(EARLIER.current(b""), fails_after=2)
     report = compared(EARLIER, later)

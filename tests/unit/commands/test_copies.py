@@ -16,11 +16,7 @@ from etcdfix.copies.search import Places
 from etcdfix.examine import Examiner, Reading
 from etcdfix.model import StoredValue
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.report.copies import (
-    CopiesReport,
-    ObjectCopies,
-    ObjectState,
-)
+from etcdfix.report.copies import CopiesReport, ObjectCopies, ObjectState
 from etcdfix.report.document import Table
 from etcdfix.report.render import FORMS
 from etcdfix.report.shown_copy import Grade
@@ -30,6 +26,7 @@ from etcdfix.sources.base import Source
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions
 from tests.support.etcd_history import KUBE_SYSTEM, LiveHistory, RememberedEtcd
+from tests.support.fixtures import Patch
 from tests.support.objects import (
     IDENTITY,
     KEY_1,
@@ -54,7 +51,7 @@ NOWHERE = Path("/nonexistent/etcdfix")
 
 
 @pytest.fixture(autouse=True)
-def _no_backups(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_backups(monkeypatch: Patch) -> None:
     monkeypatch.setattr("etcdfix.remediation.places.default_directory", lambda: NOWHERE)
 
 
@@ -188,7 +185,7 @@ def test_a_value_that_was_moved_is_found_where_it_stands() -> None:
 @pytest.mark.parametrize("value", [WHOLE, CUT], ids=["readable", "unreadable"])
 @pytest.mark.parametrize("at", ["the next value", "the first value", "the examination"])
 def test_what_is_named_and_was_read_is_told_after_an_interruption(
-    monkeypatch: pytest.MonkeyPatch, value: bytes, at: str
+    monkeypatch: Patch, value: bytes, at: str
 ) -> None:
     class Interrupted(LiveHistory):
         def current(self, prefix: bytes) -> Iterator[StoredValue]:

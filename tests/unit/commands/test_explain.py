@@ -12,12 +12,13 @@ from etcdfix.commands.explain import Explained, ExplainRequest, explain_key
 from etcdfix.copies.finder import parse_named
 from etcdfix.copies.search import Places
 from etcdfix.errors import SourceError
-from etcdfix.model import KeptRevision, Outcome, StoredValue
-from etcdfix.report.document import State, Table
+from etcdfix.model import KeptRevision, StoredValue
+from etcdfix.report.document import State
 from etcdfix.report.explain import AttemptResult, ExplainReport, Shows
 from etcdfix.report.history import History
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions
+from tests.support.fixtures import Patch
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
     IDENTITY,
@@ -125,22 +126,6 @@ def test_a_moved_value_may_go_where_its_own_key_holds_the_same(home: bytes | Non
     assert any(" --from key:" in way.command.line(RunOptions()) for way in report.remedies) is (home is None)
 
 
-@pytest.mark.parametrize(
-    ("value", "cause", "why"),
-    [
-        (aesgcm(secret("a"), "/registry/secrets/shop/a"), "value-moved", ""),
-        (aesgcm(secret("web"), KEY, b"x" * 32, "gone"), "key-name-missing", "no single bit or known change"),
-    ],
-)
-def test_why_there_is_no_repair_fits_the_cause(value: bytes, cause: str, why: str) -> None:
-    report = explained(source(value, ("/registry/secrets/shop/a", sealed("a"))))
-    assert report.finding is not None
-    assert report.finding.cause == cause
-    assert not report.copies
-    assert report.no_repair.startswith(why)
-    assert bool(report.no_repair) is bool(why)
-
-
 def test_a_deletion_that_would_be_refused_is_not_advised() -> None:
     """Of two that look damaged only for what opens around them, the key may have had other bytes."""
     values = [
@@ -239,28 +224,10 @@ def history(*steps: bytes | None, **kept: int) -> History:
     return found
 
 
-def test_values_and_deletions_the_newest_first() -> None:
-    found = history(WHOLE, CUT, None, WHOLE)
-    assert [(one.deletes, one.outcome, one.stands_until) for one in found.writes] == [
-        (False, Outcome.READABLE, None),
-        (True, None, 3),
-        (False, Outcome.DECRYPT_FAILURE, 2),
-        (False, Outcome.READABLE, 1),
-    ]
-    assert (found.count, found.readable) == (4, 2)
-    (table, *_) = found.sections()
-    assert isinstance(table, Table)
-    assert [row[0] for row in table.rows] == [4, 3, 2, 1]
-
-
 def test_what_a_write_changed_is_told_without_its_contents() -> None:
     values = [
         json_object("v1", "Secret", "web", "shop", more_metadata={"labels": labels}, data={"password": data})
-        for labels, data in (
-            ({}, "YQ=="),
-            ({"tier": "never-to-be-shown"}, "YQ=="),
-            ({}, "bmV2ZXItdG8tYmU="),
-        )
+        for labels, data in (({}, "YQ=="), ({"tier": "never-to-be-shown"}, "YQ=="), ({}, "bmV2ZXItdG8tYmU="))
     ]
     report = told(Remembering(*map(aescbc, values)))
     assert report.history is not None
@@ -287,18 +254,10 @@ def test_a_history_that_cannot_be_read_to_its_end() -> None:
     assert report.document().status.state is State.INCOMPLETE
 
 
-def test_only_so_many_are_shown_and_all_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_so_many_are_shown_and_all_are_counted(monkeypatch: Patch) -> None:
     monkeypatch.setattr("etcdfix.commands.explaining.history._MOST", 2)
     found = history(*[WHOLE] * 7)
     assert (len(found.writes), found.count, found.left_out) == (2, 7, 5)
-
-
-def test_a_key_that_is_gone_has_its_copies_and_names_where_from() -> None:
-    report = told(Remembering(WHOLE, None), Shows.ALL)
-    assert (report.exists, report.deleted_at, report.finding) == (False, 2, None)
-    assert [copy.source for copy in report.copies] == ["revision:1"]
-    assert report.next is not None
-    assert " --from revision:1 " in report.next.command.line(RunOptions())
 
 
 def test_many_places_that_tell_nothing_leave_the_first_screen_short(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from etcdfix.report.objects import Documents, Form, ObjectList, Shown, message_o
 from etcdfix.report.render import write
 from etcdfix.storagekey import StorageLayout
 from etcdfix.testing.protobytes import block, object_meta, unknown
+from tests.support.fixtures import CapturedBytes, Patch
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
     KEY_1,
@@ -98,29 +99,6 @@ def get(
 
 
 @pytest.mark.parametrize(
-    ("names", "choice", "keys"),
-    [
-        ((), {}, ["default/settings"]),
-        ((), {"namespace": "shop"}, ["shop/settings", "shop/third"]),
-        ((), {"all_namespaces": True}, ["default/settings", "shop/settings", "shop/third"]),
-        (("settings",), {}, ["default/settings"]),
-        (("settings",), {"namespace": "shop"}, ["shop/settings"]),
-        (("settings",), {"all_namespaces": True}, ["default/settings", "shop/settings"]),
-        (("third", "settings"), {"namespace": "shop"}, ["shop/third", "shop/settings"]),
-        (("third", "third"), {"namespace": "shop"}, ["shop/third"]),
-        (("set",), {"namespace": "shop"}, []),
-        ((), {"namespace": "sho"}, []),
-    ],
-)
-def test_which_objects(names: tuple[str, ...], choice: dict[str, Any], keys: list[str]) -> None:
-    _, result, seen = get(HOLDS, *names, resource="configmaps", **choice)
-    found = [shown.found.stored.key.decode().removeprefix("/registry/configmaps/") for shown in seen]
-    assert found == keys
-    assert result.seen == len(keys)
-    assert result.missing == ([] if keys else [("configmaps", name) for name in names])
-
-
-@pytest.mark.parametrize(
     ("holds", "names", "empty", "output"),
     [
         (HOLDS, (), True, "json"),
@@ -141,16 +119,6 @@ def test_an_empty_list(holds: dict[str, bytes], names: tuple[str, ...], empty: b
 
 
 # Words of kubectl
-
-
-def test_a_list_has_a_row_for_each_key_and_the_wrong_ones_first() -> None:
-    text, result, _ = get(HOLDS, resource="secrets", namespace="shop", output="text")
-    headline, *_, header, broken, web = text.splitlines()
-    assert headline == "2 objects: 1 cannot be read"
-    assert header.split() == ["NAMESPACE", "NAME", "KIND", "OUTCOME", "CAUSE"]
-    assert broken.split() == ["shop", "broken", "v1/Secret", "decrypt-failure", "value-truncated"]
-    assert web.split() == ["shop", "web", "v1/Secret", "readable", "-"]
-    assert result.findings == 1
 
 
 def test_a_list_of_many_counts_all_and_shows_every_wrong_one() -> None:
@@ -462,11 +430,7 @@ def leaks(text: bytes) -> list[str]:
 @pytest.mark.parametrize("output", OUTPUTS, ids=" ".join)
 @pytest.mark.parametrize("damage", BROKEN)
 def test_nothing_is_revealed(
-    damage: str,
-    output: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    capfdbinary: pytest.CaptureFixture[bytes],
-    config_file: str,
+    damage: str, output: list[str], monkeypatch: Patch, capfdbinary: CapturedBytes, config_file: str
 ) -> None:
     for key in PLACES.values():
         # What says that it is a ConfigMap, and is not stored where Secrets are, is one for all that anyone can know.
@@ -489,7 +453,7 @@ def test_nothing_is_revealed(
 @pytest.mark.parametrize("output", OUTPUTS, ids=" ".join)
 @pytest.mark.parametrize("damage", CUSTOM)
 def test_nothing_is_revealed_of_secrets_in_custom_resources(
-    damage: str, output: list[str], monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+    damage: str, output: list[str], monkeypatch: Patch, capfdbinary: CapturedBytes
 ) -> None:
     source = MemorySource({CRD_KEY: crd(short_names=("wd", "cj")), WIDGET_KEY: CUSTOM[damage]})
     monkeypatch.setattr(get_module, "open_source", lambda _inputs, say: source)

@@ -15,6 +15,7 @@ from etcdfix.commands.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import StorageLayout
 from tests.support.collecting import CollectingReporter
+from tests.support.fixtures import CapturedBytes
 from tests.support.memory_source import MemorySource
 from tests.support.objects import (
     IDENTITY,
@@ -53,7 +54,7 @@ def scan(
 
 
 def of_case(
-    capsysbinary: pytest.CaptureFixture[bytes], which: str, *words: str
+    capsysbinary: CapturedBytes, which: str, *words: str
 ) -> tuple[int, dict[str, Any], list[dict[str, Any]]]:
     """Scan the case; return the exit code, the summary and the findings."""
     snapshot, settings = str(CASES / "08-openshift.db"), str(CASES / f"08-enc-{which}.json")
@@ -62,7 +63,7 @@ def of_case(
     return code, report, report["findings"]
 
 
-def test_with_the_right_key_everything_is_readable(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_with_the_right_key_everything_is_readable(capsysbinary: CapturedBytes) -> None:
     code, report, findings = of_case(capsysbinary, "right", "--etcd-prefix", "/openshift.io", "/openshift.io")
     assert (code, report["complete"], report["summary"]["readable"]) == (0, True, 2)
     assert {(f["resource"], f["group"], f["outcome"], f["cause"]) for f in findings} == {
@@ -72,7 +73,7 @@ def test_with_the_right_key_everything_is_readable(capsysbinary: pytest.CaptureF
     assert {f["namespace"] for f in findings} == {"", "shop"}
 
 
-def test_with_the_key_lost_they_are_decrypt_failures(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_with_the_key_lost_they_are_decrypt_failures(capsysbinary: CapturedBytes) -> None:
     code, _, findings = of_case(capsysbinary, "lost", "--etcd-prefix", "/openshift.io", "/openshift.io")
     rule = "secrets,configmaps,routes.route.openshift.io,oauthaccesstokens.oauth.openshift.io"
     assert code == 1
@@ -88,7 +89,7 @@ def test_with_the_key_lost_they_are_decrypt_failures(capsysbinary: pytest.Captur
     [("kubernetes.io", "/openshift.io", 3), ("/openshift.io", "/kubernetes.io", 2)],
 )
 def test_keys_under_another_known_prefix_are_never_passed_over(
-    prefix: str, other: str, readable: int, capsysbinary: pytest.CaptureFixture[bytes]
+    prefix: str, other: str, readable: int, capsysbinary: CapturedBytes
 ) -> None:
     code, report, _ = of_case(capsysbinary, "right", "--etcd-prefix", prefix)
     assert (code, report["complete"], report["summary"]["readable"]) == (3, False, readable)

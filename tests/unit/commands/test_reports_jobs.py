@@ -22,6 +22,7 @@ from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
 from tests.support.collecting import ALPHA
+from tests.support.fixtures import Patch
 from tests.support.memory_source import MemorySource
 from tests.support.objects import KEY_1, KEY_2, aescbc, config_map, configuration, provider, secret
 from tests.support.pool_here import PoolHere
@@ -34,7 +35,7 @@ NAMED = ("/registry/secrets/shop/s-3", "/registry/secrets/shop/s-4", "/registry/
 
 
 @pytest.fixture(autouse=True)
-def small_pages_without_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_pages_without_processes(monkeypatch: Patch) -> None:
     monkeypatch.setattr(examine_jobs, "WorkerPool", PoolHere)
     monkeypatch.setattr(pages, "PAGE_VALUES", 3)
     monkeypatch.setattr(mvcc, "PAGE_RECORDS", 7)
@@ -127,7 +128,7 @@ def test_what_is_named_is_told_also_where_it_is_plain(report: Report, scope: tup
 
 
 @pytest.mark.parametrize("report", REPORTS)
-def test_a_worker_that_was_lost_is_named(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_was_lost_is_named(report: Report, monkeypatch: Patch) -> None:
     class Losing(PoolHere):
         def __init__(self, *arguments: Any, **settings: Any) -> None:
             super().__init__(*arguments, **settings)

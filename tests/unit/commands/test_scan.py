@@ -5,17 +5,14 @@ from __future__ import annotations
 import html
 import io
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from etcdfix.cli.exit_codes import ExitCode, scan_exit_code
 from etcdfix.commands.scan import ScanRequest, ScanResult, run_scan
-from etcdfix.encryption.config import parse_configuration
 from etcdfix.errors import ConfigurationError, SourceUnreachable
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.report.baseline import load_baseline
@@ -23,20 +20,17 @@ from etcdfix.report.counts import NewFindings
 from etcdfix.report.head import found_line
 from etcdfix.report.render import SCAN_FORMS
 from etcdfix.scope import ScopeRequest
-from etcdfix.sources.base import Segment
 from etcdfix.spool import Spool
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions
 from etcdfix.verdicts.kinds import Part
 from tests.support.collecting import CollectingReporter
+from tests.support.fixtures import Patch
 from tests.support.junit import read_junit
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
     IDENTITY,
     KEY_1,
-    KEY_2,
-    KUBE_SYSTEM_UID,
-    TWO_RULES,
     aescbc,
     aesgcm,
     config_map,
@@ -189,31 +183,6 @@ def test_an_unknown_resource_is_refused_before_the_report_begins() -> None:
     with pytest.raises(ConfigurationError, match="unknown resource"):
         run_scan(MemorySource(HEALTHY), request, reporter)
     assert reporter.header is None
-
-
-def test_header_and_conclusion() -> None:
-    scope = ScopeRequest(("secrets",), (b"/registry/pods/a/\xff",), ())
-    reporter, _result = scan(HEALTHY | BROKEN, scope=scope, kubernetes_minor=36)
-    header, conclusion = reporter.header, reporter.conclusion
-    assert header is not None
-    assert conclusion is not None
-    assert header.tool.name == "etcdfix"
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", header.generated_at)
-    assert header.generated_at <= conclusion.finished_at
-    assert header.source == conclusion.source
-    assert header.source.kube_system_uid == KUBE_SYSTEM_UID
-    assert (header.source.path, header.source.endpoints) == ("memory", None)
-    assert header.source.segments == [Segment("", 1000)]
-    assert header.encryption_config is not None
-    assert header.encryption_config.path == "config.yaml"
-    assert header.encryption_config.sha256.startswith("sha256:")
-    assert msgspec.structs.asdict(header.scope) == {
-        "etcd_prefix": "/registry",
-        "prefixes": ["/registry/pods/a/\\xff"],
-        "resources": ["secrets"],
-        "namespaces": [],
-        "kubernetes_version": "1.36",
-    }
 
 
 def test_remarks_do_not_count_towards_the_exit_code() -> None:
@@ -430,8 +399,7 @@ def test_a_version_that_the_definition_dropped_is_put_back_not_deleted() -> None
 
 
 @pytest.mark.parametrize(
-    ("key", "definition"),
-    [(*WIDGET, crd()), ("/registry/example.com/widgets/w-1", crd(scope="Cluster"))],
+    ("key", "definition"), [(*WIDGET, crd()), ("/registry/example.com/widgets/w-1", crd(scope="Cluster"))]
 )
 def test_a_custom_resource_gets_the_path_of_its_served_version(key: str, definition: bytes) -> None:
     config = configuration(provider("aescbc", key1=KEY_1), resources=("widgets.example.com",))
@@ -517,7 +485,7 @@ def test_findings_and_statuses_stand_in_the_order_of_the_keys_although_some_wait
     assert fields == [f"/registry/secrets/shop/{number:03}" for number in range(7)] + [""]
 
 
-def test_order_is_given_up_where_there_is_no_room_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_order_is_given_up_where_there_is_no_room_and_that_is_said(monkeypatch: Patch) -> None:
     full = OSError(28, "No space left on device")
 
     def append(spool: Any, value: Any) -> None:
@@ -537,23 +505,6 @@ def test_order_is_given_up_where_there_is_no_room_and_that_is_said(monkeypatch: 
     assert not result.report.complete
 
 
-def test_one_key_name_in_two_rules_makes_two_lines() -> None:
-    """Twelve Secrets under another key, and thirteen ConfigMaps that open: the Secrets are not outvoted."""
-    config = parse_configuration(TWO_RULES, path="test")
-    holds = {f"/registry/secrets/shop/{n}": gcm(str(n), OTHER) for n in range(12)}
-    holds |= {f"/registry/configmaps/shop/{n}": gcm(str(n), KEY_2, "configmaps") for n in range(13)}
-    reporter, result = scan(holds, config=config)
-    lines = {(*entry.resources,): entry for entry in result.report.summary.by_transformer}
-    assert set(lines) == {("secrets",), ("configmaps",)}
-    assert {entry.transformer for entry in lines.values()} == {"aesgcm/v1/key1"}
-    assert len({entry.key_fingerprint for entry in lines.values()}) == 2
-    assert (lines["secrets",].keys, lines["secrets",].failures, lines["secrets",].damaged) == (12, 12, 0)
-    assert (lines["configmaps",].keys, lines["configmaps",].failures) == (13, 0)
-    for finding in reporter.findings.values():
-        assert finding.cause == "wrong-key"
-        assert not any("delete" in remedy.command.line(RunOptions()) for remedy in finding.remedies)
-
-
 def flipped(name: str) -> bytes:
     value = bytearray(gcm(name))
     value[-1] ^= 4
@@ -567,7 +518,7 @@ def test_damage_under_a_key_that_is_right_is_searched_for(others: tuple[tuple[st
     assert causes(reporter) == {"m": "ciphertext-damaged"}
 
 
-def test_the_search_for_damage_has_a_bound_for_each_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_for_damage_has_a_bound_for_each_key(monkeypatch: Patch) -> None:
     monkeypatch.setattr("etcdfix.examine_all.MOST_SEARCHED", 2)
     entries = [(str(number), 50 + number, flipped(str(number))) for number in range(4)]
     reporter, _result = scan(Records(*entries, ("z", 1, gcm("z"))), config=GCM)

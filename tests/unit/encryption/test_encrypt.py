@@ -18,6 +18,7 @@ from etcdfix.encryption.transformer import ResourceTransformers, Transformers
 from etcdfix.model import GroupResource
 from tests.support import encoders
 from tests.support.encoders import NONCE_SIZES, local_body
+from tests.support.fixtures import Patch
 
 ETCD_KEY = b"/registry/secrets/default/s1"
 SECRETS = GroupResource("", "secrets")
@@ -85,7 +86,7 @@ def test_kms_does_not_write() -> None:
     assert made == NotSealed("kms/v2/prov", SealRefusal.KMS_WRITES)
 
 
-def seal_otherwise(monkeypatch: pytest.MonkeyPatch, change: Callable[[bytes], bytes]) -> None:
+def seal_otherwise(monkeypatch: Patch, change: Callable[[bytes], bytes]) -> None:
     real = cipher_of
 
     def changed(provider: ProviderType, key: bytes) -> SimpleNamespace:
@@ -97,14 +98,14 @@ def seal_otherwise(monkeypatch: pytest.MonkeyPatch, change: Callable[[bytes], by
 @pytest.mark.parametrize("damage", [lambda body: body[:-1], lambda body: body[:-1] + bytes([body[-1] ^ 1])])
 @pytest.mark.parametrize("provider", NONCE_SIZES)
 def test_what_does_not_open_again_is_not_given_out(
-    provider: str, damage: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
+    provider: str, damage: Callable[[bytes], bytes], monkeypatch: Patch
 ) -> None:
     seal_otherwise(monkeypatch, damage)
     made = to_storage(for_secrets(keyed(provider, ("k", ONE))), PLAIN, ETCD_KEY)
     assert made == NotSealed(f"{provider}/v1/k", SealRefusal.NOT_READ_BACK)
 
 
-def test_other_plaintext_is_not_given_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_plaintext_is_not_given_out(monkeypatch: Patch) -> None:
     """An aescbc value opens whatever it holds; only the comparison tells."""
     seal_otherwise(monkeypatch, lambda _: encoders.aescbc_body(b"other", ONE, b"n" * 16))
     made = to_storage(for_secrets(keyed("aescbc", ("k", ONE))), PLAIN, ETCD_KEY)
@@ -118,7 +119,7 @@ def test_neither_key_nor_plaintext_prints() -> None:
         assert hidden not in shown
 
 
-def test_random_bytes_are_those_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_bytes_are_those_of_the_system(monkeypatch: Patch) -> None:
     asked = []
 
     def token_bytes(size: int) -> bytes:

@@ -17,6 +17,7 @@ from etcdfix.encryption.repairs import (
 from etcdfix.encryption.transformer import ResourceTransformers
 from etcdfix.model import RepairKind
 from tests.support import encoders
+from tests.support.fixtures import Patch
 from tests.support.peeking import (
     ETCD_KEY,
     PLAIN,
@@ -232,7 +233,7 @@ def test_a_trial_leaves_nothing_behind() -> None:
         assert plugin.opened.total() == 1
 
 
-def test_data_keys_that_were_dropped_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_keys_that_were_dropped_are_told(monkeypatch: Patch) -> None:
     monkeypatch.setattr("etcdfix.encryption.kms.transformer.MOST_WITNESSES", 1)
     plugin = OneAnswer(SEED)
     under = behind("v2", plugin)

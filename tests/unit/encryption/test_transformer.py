@@ -15,6 +15,7 @@ from etcdfix.encryption.transformer import ResourceTransformers, Transformers, T
 from etcdfix.errors import KMSRefused, KMSUnreachable, TransformError
 from etcdfix.model import Attempt, FailureReason, GroupResource, Plaintext, TransformFailure
 from tests.support import encoders
+from tests.support.fixtures import Patch
 from tests.support.played_plugins import OneAnswer
 
 ETCD_KEY = b"/registry/secrets/default/s1"
@@ -312,7 +313,7 @@ def test_listing_names_keys_and_shows_no_bytes() -> None:
     assert FP_ONE != FP_TWO
 
 
-def test_pynacl_waits_until_secretbox_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pynacl_waits_until_secretbox_is_used(monkeypatch: Patch) -> None:
     monkeypatch.delitem(sys.modules, "etcdfix.encryption.providers.secretbox", raising=False)
     for_secrets(CBC_ONE)
     assert "etcdfix.encryption.providers.secretbox" not in sys.modules
@@ -320,7 +321,7 @@ def test_pynacl_waits_until_secretbox_is_used(monkeypatch: pytest.MonkeyPatch) -
     assert "etcdfix.encryption.providers.secretbox" in sys.modules
 
 
-def test_the_number_of_failures_that_are_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_failures_that_are_remembered_is_bounded(monkeypatch: Patch) -> None:
     monkeypatch.setattr(transformer, "_MOST_SAID", 2)
     reader = for_secrets(keyed("aescbc", ("key1", ONE)))
 
@@ -357,8 +358,4 @@ def test_what_keys_of_one_name_say_is_told_apart_by_the_names_that_begin_a_value
     named = [
         tuple(attempt.transformer for attempt in failure(reader, data).failure.attempts) for data in values
     ]
-    assert named[:3] == [
-        ("aesgcm/v1/a:b", "aesgcm/v1/a"),
-        ("aesgcm/v1/a:c", "aesgcm/v1/a"),
-        ("aesgcm/v1/a",),
-    ]
+    assert named[:3] == [("aesgcm/v1/a:b", "aesgcm/v1/a"), ("aesgcm/v1/a:c", "aesgcm/v1/a"), ("aesgcm/v1/a",)]

@@ -155,10 +155,7 @@ def test_a_change_is_made_to_the_live_cluster_as_it_is_now(run: RunOptions) -> N
     found = found_with(Cause.ZEROED_VALUE, Outcome.DECODE_FAILURE)
     told = lines(found, run, readable=NOW)
     assert told[WayKind.DELETE].startswith(f"etcdfix delete {KEY} ")
-    for line in (
-        told[WayKind.DELETE],
-        lines(msgspec.structs.replace(found, repair=TAG), run)[WayKind.FIX],
-    ):
+    for line in (told[WayKind.DELETE], lines(msgspec.structs.replace(found, repair=TAG), run)[WayKind.FIX]):
         assert "--snapshot" not in line
         assert "--revision" not in line
         assert line.split(" --dry-run")[0].endswith(("--reason REASON", ACKNOWLEDGEMENT))
@@ -299,8 +296,7 @@ def test_a_command_says_what_it_takes_for_granted_where_nobody_told() -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"same_object": False, "create_revision": 0}, {"uid": "", "create_revision": 0}],
+    "change", [{"same_object": False, "create_revision": 0}, {"uid": "", "create_revision": 0}]
 )
 def test_a_revision_that_may_not_fit_is_saved_and_never_put_back(change: dict[str, bool]) -> None:
     told = lines(examination(cause=Cause.VALUE_TRUNCATED), readable=msgspec.structs.replace(NOW, **change))

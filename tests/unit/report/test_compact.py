@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.model import Evidence, ReadableRevision, Repair, RepairKind, RepairProof
+from etcdfix.model import Evidence, ReadableRevision
 from etcdfix.remediation.offers import ways_at_hand
 from etcdfix.report import compact
 from etcdfix.report.compact import CompactFinding, CompactFindings
@@ -116,15 +116,3 @@ def test_after_a_signal_every_value_that_is_kept_is_counted_once(moment: int) ->
             sys.setprofile(None)
         firsts += len(many) > known
     assert firsts + sum(kind.more for kind in many.counted) == in_report
-
-
-def test_the_number_of_kinds_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kinds, "MOST_KINDS", 2)
-    many = CompactFindings()
-    taken = [many.compact(failing(message=str(n))) is not None for n in (0, 1, 2, 0)]
-    assert taken == [True, True, False, True]
-
-
-def test_a_value_that_can_be_repaired_is_kept_whole() -> None:
-    repair = Repair(RepairKind.BIT, "bit 1 of byte 2 is turned back", RepairProof.TAG)
-    assert CompactFindings().compact(msgspec.structs.replace(failing(), repair=repair)) is None

@@ -26,6 +26,7 @@ from etcdfix.report.document import State as DocumentState
 from etcdfix.report.model import PublishedReport, Tool
 from etcdfix.report.render import FORMS, write
 from etcdfix.text.commands import Command, Part, RunOptions
+from tests.support.fixtures import Patch
 
 RUN = RunOptions(source=("--snapshot", "a file.db"))
 SHOW = Command(("etcdfix", "explain", Part.SOURCE, "/registry/secrets/shop/a"))
@@ -101,7 +102,7 @@ def test_text_shows_the_first_rows_and_counts_the_others() -> None:
 
 
 @pytest.mark.parametrize("width", [80, 100, 200])
-def test_a_key_stays_whole_and_what_may_fold_folds(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_stays_whole_and_what_may_fold_folds(width: int, monkeypatch: Patch) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     lines = written("text").splitlines()
     assert any(line.endswith(f"{'x' * 60}10") for line in lines)
@@ -112,8 +113,3 @@ def test_a_key_stays_whole_and_what_may_fold_folds(width: int, monkeypatch: pyte
 def test_json_has_all_rows_and_lines_too() -> None:
     assert json.loads(written("json"))["keys"] == KEYS
     assert [json.loads(line).get("bytes") for line in written("jsonl").splitlines()] == [10, 20, 25, None]
-
-
-def test_a_width_of_very_many_digits_is_a_wide_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "9" * 5_000)
-    assert "because" in written("wide")

@@ -6,14 +6,7 @@ import hashlib
 import msgspec
 import pytest
 
-from etcdfix.model import (
-    Confidence,
-    DecodedObject,
-    Evidence,
-    GroupVersionKind,
-    Outcome,
-    ServerBehaviour,
-)
+from etcdfix.model import Confidence, DecodedObject, Evidence, GroupVersionKind, Outcome, ServerBehaviour
 from etcdfix.report.finding import finding_from, is_finding, status_cause
 from etcdfix.report.model import Finding, FindingEvidence, ValueKind
 from etcdfix.report.render.machine import Encoder

@@ -23,6 +23,7 @@ from etcdfix.text.commands import RunOptions, explain
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.key_loss import KeyCounter
 from tests.support.examinations import examination
+from tests.support.fixtures import Patch
 from tests.support.reports import conclusion
 
 NOW, LATER = (0, 0, 1), (2, 1, 3)
@@ -148,7 +149,7 @@ def test_what_finds_no_group_of_its_own_is_counted_all_the_same() -> None:
      (0, [], "resources not counted")],
 )  # fmt: skip
 def test_what_was_not_counted_is_never_told_as_none(
-    room: int, named: list[str], told: str, monkeypatch: pytest.MonkeyPatch
+    room: int, named: list[str], told: str, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr("etcdfix.report.groups._MOST_NAMES", room)
     groups = Groups()

@@ -28,6 +28,7 @@ from etcdfix.report.planfile import load_plan, sealed
 from etcdfix.report.render.machine import JSONWriter
 from etcdfix.rules import Rule
 from etcdfix.text.commands import RunOptions
+from tests.support.fixtures import Patch
 from tests.support.lost_key import (
     CONFIGURATION,
     LOST,
@@ -374,9 +375,7 @@ def test_a_plan_that_others_may_write_is_refused(made: tuple[Path, StoredValue],
         load_plan(path)
 
 
-def test_a_plan_of_somebody_else_is_refused(
-    made: tuple[Path, StoredValue], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plan_of_somebody_else_is_refused(made: tuple[Path, StoredValue], monkeypatch: Patch) -> None:
     path, _ = made
     owner = path.stat().st_uid
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
@@ -405,9 +404,7 @@ def test_no_file_no_plan(tmp_path: Path) -> None:
         load_plan(tmp_path / "pipe")
 
 
-def test_a_plan_that_is_too_large_is_refused(
-    made: tuple[Path, StoredValue], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plan_that_is_too_large_is_refused(made: tuple[Path, StoredValue], monkeypatch: Patch) -> None:
     path, _ = made
     monkeypatch.setattr(planfile, "MAX_PLAN_BYTES", 100)
     with pytest.raises(ConfigurationError, match="larger than 100 bytes"):

@@ -15,6 +15,7 @@ from etcdfix.errors import ConfigurationError
 from etcdfix.report import saved_report
 from etcdfix.report.model import Summary
 from etcdfix.report.saved_report import ReportedFinding, load_report
+from tests.support.fixtures import Patch
 from tests.support.lost_key import CONFIGURATION, base, lose, scan_to
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import KEY_2, aescbc
@@ -77,7 +78,7 @@ def test_a_report_in_lines_that_was_cut_is_read_and_said(files: tuple[Path, Path
     assert load_report(path).problems == report.problems
 
 
-def test_more_than_can_be_taken_is_refused(files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_can_be_taken_is_refused(files: tuple[Path, Path], monkeypatch: Patch) -> None:
     assert len(load_report(files[0], most_findings=3).findings) == 3
     with pytest.raises(ConfigurationError, match="has more than 2 findings"):
         load_report(files[0], most_findings=2)

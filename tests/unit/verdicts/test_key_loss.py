@@ -11,6 +11,7 @@ from etcdfix.verdicts.damage import Damage
 from etcdfix.verdicts.examination import Examination, KeyName, PlainCount
 from etcdfix.verdicts.key_loss import KeyCounter, KeyCounts, KeyDoubt, doubt_about, doubt_by_numbers
 from tests.support.examinations import examination, readable
+from tests.support.fixtures import Patch
 
 FAILING = examination(cause=Cause.WRONG_KEY, damage=Damage.NONE)
 NO, NONE_OPENS, MOST, MASS = KeyDoubt.NONE, KeyDoubt.NONE_OPENS, KeyDoubt.MOST_FAIL, KeyDoubt.MASS_DAMAGE
@@ -229,7 +230,7 @@ def test_bookkeeping_is_not_counted() -> None:
     assert counter.of(KeyName("", "aescbc/v1/key2", "")) == KeyCounts()
 
 
-def test_past_a_bound_all_other_keys_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_past_a_bound_all_other_keys_count_as_one(monkeypatch: Patch) -> None:
     monkeypatch.setattr(key_loss, "MOST_KEYS", 2)
     counter = KeyCounter()
     for number in range(5):

@@ -14,6 +14,7 @@ from etcdfix.verdicts import kinds
 from etcdfix.verdicts.examination import Examination
 from etcdfix.verdicts.kinds import Kinds
 from tests.support.examinations import examination
+from tests.support.fixtures import Patch
 
 
 def failing(name: str = "web", **fields: Any) -> Examination:
@@ -60,7 +61,7 @@ def test_a_repair_is_a_values_own() -> None:
     assert Kinds().number_of(msgspec.structs.replace(failing(), repair=repair)) is None
 
 
-def test_the_number_of_kinds_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_kinds_is_bounded(monkeypatch: Patch) -> None:
     monkeypatch.setattr(kinds, "MOST_KINDS", 1)
     told = Kinds()
     assert [told.number_of(failing(message=text)) for text in ("a", "b", "a")] == [0, None, 0]

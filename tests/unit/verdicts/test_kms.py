@@ -43,9 +43,6 @@ def test_an_unknown_key_that_opened_others_is_a_contradiction_of_v2_alone(status
     assert cause_of(attempt(status=status, transformer="kms/v1/p")) is Cause.KMS_KEY_UNKNOWN
 
 
-_UNSEEN = "no other value under the same key id opened in this run"
-
-
 @pytest.mark.parametrize("status", ["PERMISSION_DENIED", "UNAUTHENTICATED"])
 def test_who_may_not_ask_knows_nothing(status: str) -> None:
     assert cause_of(attempt(status=status), Neighbours.SAME_KEY) is Cause.KMS_DENIED

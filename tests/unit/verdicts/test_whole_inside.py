@@ -13,6 +13,7 @@ from etcdfix.model import DecodedObject
 from etcdfix.verdicts import whole_inside
 from etcdfix.verdicts.whole_inside import PROTOBUF_MAGIC, holds_whole, names_encoding, whole_start
 from tests.support.decoders import shared_decoder
+from tests.support.fixtures import Patch
 from tests.support.objects import UID, config_map, crd, json_object, secret, widget
 
 DECODER = shared_decoder(36)
@@ -143,7 +144,7 @@ def builtin_refuses(_data: bytes) -> DecodedObject:
     raise DecodeError("refused")
 
 
-def test_where_it_would_take_longer_there_may_be_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_it_would_take_longer_there_may_be_one(monkeypatch: Patch) -> None:
     for data in (HOSTILE["magics"], HOSTILE["tags"], HOSTILE["open objects"]):
         assert holds_whole(data, builtin_refuses, builtin_refuses)
     for starts in (

@@ -30,6 +30,7 @@ from etcdfix.testing.servers import EtcdServer, EtcdServers
 from tests.support import impact_objects
 from tests.support.attacks import Attacked, seal
 from tests.support.decoders import shared_decoder
+from tests.support.fixtures import Captured, Patch
 from tests.support.impact_objects import BROKEN, owner
 from tests.support.objects import IDENTITY, provider, secret
 from tests.support.thorough import THOROUGH
@@ -41,7 +42,7 @@ GROUP = "example.com"
 
 
 @pytest.fixture
-def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Attacked:
+def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: Captured) -> Attacked:
     found = Attacked(etcd, prefix, tmp_path, capfd)
     found.configure(provider("aesgcm", key1=KEY_1, key2=KEY_2), provider("secretbox", box=KEY_1), IDENTITY)
     return found
@@ -355,7 +356,7 @@ def test_a_compaction_that_took_what_was_not_told_is_a_new_look(registry: Attack
         assert look.looks == 2
 
 
-def test_a_compaction_in_the_middle_of_the_look(registry: Attacked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compaction_in_the_middle_of_the_look(registry: Attacked, monkeypatch: Patch) -> None:
     """The look goes on at a newer revision, and what was written since its first one is not lost."""
     lost = registry.secrets("aesgcm", ["lost-0", "lost-1", "lost-2"], OTHER)
     pages, compacted = LiveSource.pages, 0
@@ -386,7 +387,7 @@ def test_a_compaction_in_the_middle_of_the_look(registry: Attacked, monkeypatch:
 @pytest.mark.parametrize("reads_all", [True, False])
 @pytest.mark.parametrize("looked", [True, False])
 def test_an_etcd_that_stands_at_an_earlier_revision_is_another(
-    registry: Attacked, monkeypatch: pytest.MonkeyPatch, reads_all: bool, looked: bool
+    registry: Attacked, monkeypatch: Patch, reads_all: bool, looked: bool
 ) -> None:
     """Than the last look, or than what was read before there was any: who may not read all never takes one."""
     monkeypatch.setattr(LiveSource, "reads_all", reads_all)
@@ -398,7 +399,7 @@ def test_an_etcd_that_stands_at_an_earlier_revision_is_another(
 
 
 def test_a_look_that_has_not_seen_everything_speaks_for_nothing(
-    registry: Attacked, monkeypatch: pytest.MonkeyPatch
+    registry: Attacked, monkeypatch: Patch
 ) -> None:
     (key,) = registry.secrets("aesgcm", ["lost"], OTHER)
     with kept_look(registry) as (cluster, look):
@@ -409,7 +410,7 @@ def test_a_look_that_has_not_seen_everything_speaks_for_nothing(
                 said(cluster, surroundings, key)
 
 
-def test_an_etcd_that_cannot_be_kept_up_with(registry: Attacked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_etcd_that_cannot_be_kept_up_with(registry: Attacked, monkeypatch: Patch) -> None:
     """In every look something is written that asks for another one: nothing is said, and nobody looks for ever."""
     (key,) = registry.secrets("aesgcm", ["lost"], OTHER)
     look_at = KeptLook._look_at_everything
@@ -432,7 +433,7 @@ def test_an_etcd_that_cannot_be_kept_up_with(registry: Attacked, monkeypatch: py
 
 
 def test_an_encrypted_value_that_is_written_speaks_against_no_encryption(
-    etcd_servers: EtcdServers, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    etcd_servers: EtcdServers, tmp_path: Path, capfd: Captured
 ) -> None:
     etcd = etcd_servers.start()
     registry = Attacked(etcd, b"/registry", tmp_path, capfd)
@@ -446,7 +447,7 @@ def test_an_encrypted_value_that_is_written_speaks_against_no_encryption(
     etcd.stop()
 
 
-def test_a_watch_that_breaks_is_a_new_look(registry: Attacked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watch_that_breaks_is_a_new_look(registry: Attacked, monkeypatch: Patch) -> None:
     lost = registry.secrets("aesgcm", ["lost-0", "lost-1"], OTHER)
     with kept_look(registry) as (cluster, look):
         look.catch_up_now()
@@ -464,7 +465,7 @@ def test_a_watch_that_breaks_is_a_new_look(registry: Attacked, monkeypatch: pyte
 
 @pytest.mark.parametrize("why", ["rights", "plugins"])
 def test_who_may_not_read_everything_or_asks_plugins_gets_a_fresh_look_each_time(
-    registry: Attacked, monkeypatch: pytest.MonkeyPatch, why: str
+    registry: Attacked, monkeypatch: Patch, why: str
 ) -> None:
     """What a plugin answers is no event of etcd: a value may open by now although nobody wrote it."""
     lost = registry.secrets("aesgcm", ["lost-0", "lost-1"], OTHER)

@@ -25,6 +25,7 @@ from etcdfix.testing.servers import EtcdServer
 from tests.integration.commands.planning.test_kept_look import World, quietly, said
 from tests.support.attacks import Attacked
 from tests.support.decoders import shared_decoder
+from tests.support.fixtures import Captured
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.objects import IDENTITY
 from tests.support.thorough import THOROUGH
@@ -90,7 +91,7 @@ def _said(cluster: Cluster, surroundings: Surroundings, key: bytes) -> Any:
 
 @pytest.mark.parametrize("seed", range(30 if THOROUGH else 4))
 def test_it_says_what_a_fresh_look_says(
-    etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str], seed: int
+    etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: Captured, seed: int
 ) -> None:
     """What a plugin opened, and data keys of values that are gone, speak for nothing any more."""
     registry = Attacked(etcd, prefix, tmp_path, capfd)

@@ -8,12 +8,13 @@ from etcdfix.commands.planning import run as module
 from etcdfix.commands.planning.kept_look import KeptLook
 from etcdfix.errors import AuditLogLocked
 from etcdfix.remediation.audit.log import AuditLog
+from tests.support.fixtures import Patch
 from tests.support.plan_runs import DECLARED, Planned
 
 pytestmark = pytest.mark.etcd
 
 
-def test_one_look_and_one_log(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_look_and_one_log(planned: Planned, monkeypatch: Patch) -> None:
     planned.to_delete("a", "b", "c")
     looks: list[KeptLook] = []
     locked: list[bool] = []

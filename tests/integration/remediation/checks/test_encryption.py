@@ -12,6 +12,7 @@ import pytest
 from etcdfix.remediation.checks.encryption import looks_enveloped
 from etcdfix.testing.servers import EtcdServer
 from tests.support.change_runs import ACKNOWLEDGED, Ran, Registry, follow_up
+from tests.support.fixtures import Captured, Patch
 from tests.support.objects import aescbc, config_map, namespace_object, secret
 
 pytestmark = pytest.mark.etcd
@@ -25,9 +26,7 @@ def own_etcd(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
 
 
 @pytest.fixture
-def registry(
-    own_etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> Iterator[Registry]:
+def registry(own_etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: Captured) -> Iterator[Registry]:
     found = Registry(own_etcd, prefix, tmp_path, capfd)
     yield found
     own_etcd.etcdctl("del", "--prefix", "")
@@ -133,7 +132,7 @@ def test_a_manifest_that_names_one_contradicts_it(plain: Registry) -> None:
     assert str(plain.config) in ran.err
 
 
-def test_no_variable_says_it_to_a_change(plain: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_variable_says_it_to_a_change(plain: Registry, monkeypatch: Patch) -> None:
     monkeypatch.setenv("ETCDFIX_NO_ENCRYPTION", "1")
     key = plain.key("shop/damaged", "configmaps").decode()
     ran = plain.run("delete", key, ACKNOWLEDGED, "--yes", *plain.common(configured=False))

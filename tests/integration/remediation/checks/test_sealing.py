@@ -17,6 +17,7 @@ from etcdfix.remediation.choice import FixRequest
 from etcdfix.remediation.members import LeaseState
 from tests.support.audit_logs import own_directory
 from tests.support.change_runs import Agreeing, Ran, Registry, candidate_config
+from tests.support.fixtures import Patch
 from tests.support.objects import (
     IDENTITY,
     KEY_1,
@@ -194,7 +195,7 @@ def test_candidate_that_opens_what_no_definition_claims(registry: Registry) -> N
 
 
 @pytest.mark.parametrize("case", ["it does not read back", "its lease ran out", "its plugin is gone"])
-def test_what_comes_in_between(registry: Registry, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+def test_what_comes_in_between(registry: Registry, monkeypatch: Patch, case: str) -> None:
     registry.grant(registry.key("shop/old"), OLD)
     registry.put("shop/good-0", aescbc(secret("good-0")))
     words = {

@@ -16,6 +16,7 @@ from etcdfix.errors import NotDurable
 from etcdfix.remediation import key_files
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from tests.support.audit_logs import own_directory
+from tests.support.fixtures import Captured, Patch
 from tests.support.objects import IDENTITY, configuration_yaml, provider
 
 KEY, OTHER = bytes(range(200, 232)), b"\x9c\x01\xf3\x44\xab\x20\x71\x5e" + bytes(range(70, 94))
@@ -72,7 +73,7 @@ def older(merge: Merge) -> Path:
     return merge.older
 
 
-def test_merge(merge: Merge, capfd: pytest.CaptureFixture[str]) -> None:
+def test_merge(merge: Merge, capfd: Captured) -> None:
     assert merge.run(form="json") == 0
     out, err = capfd.readouterr()
     report = json.loads(out)
@@ -94,9 +95,7 @@ def test_merge(merge: Merge, capfd: pytest.CaptureFixture[str]) -> None:
     assert_no_keys(out, err, merge.log.read_text())
 
 
-def test_nothing_that_is_there_is_written_over(
-    merge: Merge, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_that_is_there_is_written_over(merge: Merge, tmp_path: Path, capfd: Captured) -> None:
     before = merge.today.read_bytes()
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "nowhere")
@@ -108,7 +107,7 @@ def test_nothing_that_is_there_is_written_over(
 
 
 def test_without_the_record_that_was_asked_for_nothing_is_written(
-    merge: Merge, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    merge: Merge, tmp_path: Path, capfd: Captured
 ) -> None:
     loose = tmp_path / "loose"
     loose.mkdir()
@@ -122,7 +121,7 @@ def test_without_the_record_that_was_asked_for_nothing_is_written(
 @pytest.mark.parametrize("suffix", ["", ".head", ".reserve"])
 @pytest.mark.parametrize("linked", [False, True])
 def test_the_output_is_not_the_log(
-    merge: Merge, tmp_path: Path, capfd: pytest.CaptureFixture[str], suffix: str, *, linked: bool
+    merge: Merge, tmp_path: Path, capfd: Captured, suffix: str, *, linked: bool
 ) -> None:
     (tmp_path / "link").symlink_to(merge.log.parent)
     folder = tmp_path / "link" if linked else merge.log.parent
@@ -133,7 +132,7 @@ def test_the_output_is_not_the_log(
 
 @pytest.mark.parametrize("failing", ["write_fully", "AuditLog._write_head"])
 def test_a_file_that_could_not_be_recorded_is_not_there(
-    merge: Merge, monkeypatch: pytest.MonkeyPatch, failing: str
+    merge: Merge, monkeypatch: Patch, failing: str
 ) -> None:
     def fail(*_: object) -> None:
         raise NotDurable("no space", path=merge.log)
@@ -149,7 +148,7 @@ def test_a_file_that_could_not_be_recorded_is_not_there(
 
 
 def test_without_the_default_log_it_is_said(
-    merge: Merge, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    merge: Merge, tmp_path: Path, capfd: Captured, monkeypatch: Patch
 ) -> None:
     (tmp_path / "file").write_text("")
     for place, told in (("file", "NOT RECORDED in an audit log: "), ("made", "record 1")):
@@ -160,9 +159,7 @@ def test_without_the_default_log_it_is_said(
         assert told in capfd.readouterr().out
 
 
-def test_merge_refuses_what_api_servers_refuse(
-    merge: Merge, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_merge_refuses_what_api_servers_refuse(merge: Merge, tmp_path: Path, capfd: Captured) -> None:
     bad = written(tmp_path / "bad.yaml", provider("aescbc", k=KEY[:15]))
     for files in ([merge.today, bad], [merge.today]):
         assert merge.run(*files) == 2
@@ -174,7 +171,7 @@ def test_merge_refuses_what_api_servers_refuse(
 @pytest.mark.parametrize("size", [16, 24, 32])
 @pytest.mark.parametrize("form", ["base64", "two slashes", "hex"])
 def test_a_key_in_the_place_of_a_file_is_not_repeated(
-    today: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], size: int, form: str
+    today: Path, tmp_path: Path, capfd: Captured, size: int, form: str
 ) -> None:
     key = (b"\xff" * 3 + KEY if form == "two slashes" else KEY)[:size]
     typed = key.hex() if form == "hex" else base64.b64encode(key).decode()
@@ -192,16 +189,14 @@ def test_a_key_in_the_place_of_a_file_is_not_repeated(
         assert typed[-12:] not in told
 
 
-def test_a_key_in_the_place_of_a_place_is_not_repeated(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_key_in_the_place_of_a_place_is_not_repeated(capfd: Captured) -> None:
     assert run(["encryption", "usage", "--snapshot", "none.db", "--in", SECRETS[0]]) == 2
     told = "".join(capfd.readouterr())
     assert "bytes withheld> names no place" in told
     assert_no_keys(told)
 
 
-def test_several_files_are_checked_and_compared(
-    today: Path, older: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_several_files_are_checked_and_compared(today: Path, older: Path, capfd: Captured) -> None:
     def checked(*words: str) -> tuple[int, dict[str, Any]]:
         code = run(["encryption", "check", *words, "-o", "json"])
         out, err = capfd.readouterr()

@@ -19,8 +19,8 @@ from etcdfix.report.finding import finding_from
 from etcdfix.report.model import Finding, ReportConfiguration, Scope
 from etcdfix.report.schema import SCHEMAS
 from etcdfix.verdicts.causes import Cause
-from tests.support.collecting import ALPHA
 from tests.support.examinations import examination
+from tests.support.fixtures import Captured
 from tests.support.reports import CLUSTER
 from tests.support.saved_scans import write_report
 
@@ -29,7 +29,7 @@ Diff = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def diff(capfd: pytest.CaptureFixture[str], no_variables: None) -> Diff:
+def diff(capfd: Captured, no_variables: None) -> Diff:
     def run_diff(*arguments: object) -> tuple[int, str, str]:
         code = run(["report", "diff", *map(str, arguments)])
         captured = capfd.readouterr()
@@ -78,14 +78,6 @@ def test_what_differs(diff: Diff, two: tuple[Path, Path]) -> None:
     assert (gone["later"], gone["earlier"]["cause"]) == (None, "key-name-missing")
     assert found["unlike"] == []
     assert (found["earlier"]["findings"], found["later"]["findings"]) == (4, 4)
-
-
-def test_the_first_screen(diff: Diff, two: tuple[Path, Path]) -> None:
-    code, out, _err = diff(*two)
-    assert code == 1
-    assert out.startswith("1 new finding; 2 changed, 1 gone, 1 the same\nNext: ")
-    assert out.index("/registry/secrets/shop/f") < out.index("/registry/secrets/shop/d")
-    assert len(out.splitlines()) <= 24
 
 
 @pytest.mark.parametrize("side", [0, 1])
@@ -182,39 +174,6 @@ def test_keys_of_any_bytes_and_no_other_order(diff: Diff, tmp_path: Path) -> Non
     code, out, err = diff(turned, ordered)
     assert (code, out) == (2, "")
     assert "not in the order of their etcd keys" in err
-
-
-def test_a_cut_report_is_incomplete(
-    diff: Diff, two: tuple[Path, Path], tmp_path: Path, no_variables: None
-) -> None:
-    lines = tmp_path / "lines"
-    read = [
-        "--snapshot",
-        str(ALPHA / "snapshot.db.gz"),
-        "--encryption-config",
-        str(ALPHA / "config-lost.yaml"),
-    ]
-    run(["scan", *read, "--no-kms", "-o", "jsonl", "--output-file", str(lines)])
-    whole = lines.read_bytes()
-    cut = tmp_path / "cut"
-    cut.write_bytes(whole[: len(whole) // 2])
-    code, _out, err = diff(cut, lines)
-    assert code == 3
-    assert "the earlier report is cut" in err
-    cut.write_bytes(two[0].read_bytes()[:-20])
-    assert diff(cut, two[1])[0] == 2
-
-
-def test_a_report_that_contradicts_itself_is_incomplete(
-    diff: Diff, two: tuple[Path, Path], tmp_path: Path
-) -> None:
-    document = json.loads(two[1].read_text())
-    del document["findings"][-1]
-    edited = tmp_path / "edited"
-    edited.write_text(json.dumps(document))
-    code, _out, err = diff(two[0], edited)
-    assert code == 3
-    assert "contradicts itself" in err
 
 
 def test_text_of_a_stranger_does_nothing_to_a_terminal(

@@ -14,6 +14,7 @@ from etcdfix.cli.root import run
 from etcdfix.model import Outcome
 from etcdfix.report.counts import NewFindings
 from etcdfix.report.schema import SCHEMAS
+from tests.support.fixtures import Captured, Patch
 from tests.support.saved_scans import findings, write_report
 
 
@@ -42,7 +43,7 @@ def undetermined(tmp_path: Path) -> Path:
     return write_report(tmp_path / "undetermined.json", found, uid=None, reasons=["undetermined: 1 key"])
 
 
-def merged(capfd: pytest.CaptureFixture[str], *files: Path) -> dict[str, Any]:
+def merged(capfd: Captured, *files: Path) -> dict[str, Any]:
     merge(*files, "-o", "json")
     document: dict[str, Any] = json.loads(capfd.readouterr().out)
     jsonschema.validate(document, SCHEMAS["report-merge"]())
@@ -57,7 +58,7 @@ def test_the_exit_code_is_the_worst(healthy: Path, broken: Path, undetermined: P
 
 
 def test_a_row_says_what_its_report_says(
-    healthy: Path, broken: Path, undetermined: Path, capfd: pytest.CaptureFixture[str]
+    healthy: Path, broken: Path, undetermined: Path, capfd: Captured
 ) -> None:
     document = merged(capfd, healthy, broken, undetermined)
     assert (document["kind"], document["exit_code"], document["left_out"]) == ("ReportMerge", 3, [])
@@ -74,29 +75,13 @@ def test_a_row_says_what_its_report_says(
     assert document["reports"][2]["incomplete_reasons"] == ["undetermined: 1 key"]
 
 
-def test_the_table(
-    healthy: Path, broken: Path, undetermined: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert merge(healthy, broken, undetermined, tmp_path / "none.json") == 3
-    out, err = capfd.readouterr()
-    headline, step, *rows = out.splitlines()
-    assert headline.endswith(" 1 incomplete, 1 with nothing wrong, 1 with findings; 1 file left out")
-    assert step == "Next: Look at the worst report"
-    assert [row.split()[0] for row in rows if "uid-" in row or "snapshot.db" in row] == [
-        "snapshot.db", "uid-2", "uid-1",
-    ]  # fmt: skip
-    assert err == f"etcdfix: incomplete: {tmp_path}/none.json: No such file or directory\n"
-
-
 def test_what_a_baseline_knew_is_no_finding(tmp_path: Path) -> None:
     known = write_report(tmp_path / "a.json", findings(2, known=2), new=NewFindings(0, 0, None))
     assert merge(known) == 0
     assert merge(write_report(tmp_path / "b.json", findings(2, known=1), new=NewFindings(1, 0, "/k"))) == 1
 
 
-def test_what_a_baseline_knew_to_be_undetermined_is_not_incomplete(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_baseline_knew_to_be_undetermined_is_not_incomplete(tmp_path: Path, capfd: Captured) -> None:
     def code(new: int, *more: str) -> int:
         found = findings(2, outcome=Outcome.UNDETERMINED, known=2 - new)
         reasons = [*more, "undetermined: 2 keys"]
@@ -125,7 +110,7 @@ def _without_a_finding(document: dict[str, Any]) -> None:
     ],
 )
 def test_a_report_that_is_not_whole_is_incomplete(
-    change: Any, reason: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    change: Any, reason: str, tmp_path: Path, capfd: Captured
 ) -> None:
     path = write_report(tmp_path / "r.json", findings(2))
     document = json.loads(path.read_bytes())
@@ -137,9 +122,7 @@ def test_a_report_that_is_not_whole_is_incomplete(
 
 
 @pytest.mark.parametrize("name", ["r.json", "r.jsonl"])
-def test_a_report_that_is_cut_is_left_out(
-    name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_report_that_is_cut_is_left_out(name: str, tmp_path: Path, capfd: Captured) -> None:
     path = write_report(tmp_path / name, findings(2))
     whole = path.read_bytes()
     for size in (1, 100, len(whole) // 2, len(whole) - 3):
@@ -149,7 +132,7 @@ def test_a_report_that_is_cut_is_left_out(
         assert (document["reports"], document["exit_code"]) == ([], 5)
 
 
-def test_hostile_words_do_not_reach_the_terminal(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_hostile_words_do_not_reach_the_terminal(tmp_path: Path, capfd: Captured) -> None:
     hostile = "\x1b[2J\u202e" * 1000
     path = write_report(tmp_path / "r.json", uid=hostile, reasons=[hostile])
     assert merge(path) == 3
@@ -158,9 +141,7 @@ def test_hostile_words_do_not_reach_the_terminal(tmp_path: Path, capfd: pytest.C
     assert len(out) < 10_000
 
 
-def test_no_room_is_not_the_fault_of_a_file(
-    healthy: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_no_room_is_not_the_fault_of_a_file(healthy: Path, monkeypatch: Patch, capfd: Captured) -> None:
     def full() -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

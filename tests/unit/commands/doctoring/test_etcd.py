@@ -127,22 +127,6 @@ def test_space(size: int, quota: int, state: str, words: str) -> None:
     assert words in check.what
 
 
-def test_a_member_that_votes_and_is_not_asked_is_named_with_its_address(
-    etcd: ScriptedEtcd, client: EtcdClient
-) -> None:
-    found = [
-        message("Member")(ID=number, name=name, clientURLs=["https://b:2379"], isLearner=learner)
-        for number, name, learner in ((1, "a", False), (2, "b", False), (3, "c", True))
-    ]
-    header = message("ResponseHeader")(cluster_id=0xC1, member_id=1, revision=1)
-    etcd.script = answering(MEMBER_LIST.path, message("MemberListResponse")(header=header, members=found))
-    away, learner = check_members(client, [member()])
-    assert states([away, learner]) == ["warn", "warn"]
-    assert "member b (2)" in away.what
-    assert "https://b:2379" in away.next_step
-    assert learner.command.line(RUN) == "etcdctl --endpoints one:1,two:2 member promote 3"
-
-
 def test_no_leader_is_a_failure_and_the_member_list_may_be_missing(
     etcd: ScriptedEtcd, client: EtcdClient
 ) -> None:

@@ -18,6 +18,7 @@ from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions, scan
 from tests.support.cluster_index_runs import HOSTILE
 from tests.support.doctoring import states
+from tests.support.fixtures import Patch
 from tests.support.memory_source import MemorySource
 from tests.support.objects import KEY_1, KEY_2, aescbc, config_map, configuration, provider, secret
 from tests.support.pool_here import PoolHere
@@ -138,9 +139,7 @@ def test_where_an_encryption_key_may_be_lost_no_api_server_is_restarted() -> Non
 
 @pytest.mark.parametrize("jobs", [2, 3, 8])
 @pytest.mark.parametrize("config", [CONFIG, None])
-def test_any_number_of_processes_says_the_same(
-    jobs: int, config: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_number_of_processes_says_the_same(jobs: int, config: Any, monkeypatch: Patch) -> None:
     monkeypatch.setattr("etcdfix.examine_jobs.WorkerPool", PoolHere)
     monkeypatch.setattr("etcdfix.sources.pages.PAGE_VALUES", 3)
     values = {**secrets(20), **secrets(9, b"9" * 16), **secrets(9, b"8" * 16, "other"), "/elsewhere": b"1"}

@@ -27,6 +27,7 @@ from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.text.commands import RunOptions
 from tests.support.audit_logs import entry, own_directory, write_log
 from tests.support.doctoring import states
+from tests.support.fixtures import Patch
 from tests.support.kubernetes_api import ACCESS_REVIEW, KUBE_SYSTEM, UID, KubernetesAPI, status_answer
 from tests.support.objects import KEY_1, configuration, provider
 
@@ -55,7 +56,7 @@ def kept(path: Path, *, named: bool = True) -> list[str]:
     return states(check_directory(path, named=named))
 
 
-def test_a_directory_of_ours_will_do_and_stays_empty(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_of_ours_will_do_and_stays_empty(own: Path, monkeypatch: Patch) -> None:
     assert kept(own) == ["ok"]
     monkeypatch.setattr(module, "LEAST_FREE_BYTES", 1 << 60)
     assert kept(own) == ["warn", "ok"]
@@ -68,9 +69,7 @@ def test_a_directory_that_is_missing_is_a_failure_with_the_command_to_make_it(ow
     assert not (own / "a b").exists()
 
 
-def test_directories_of_others_and_one_that_cannot_keep_a_file(
-    own: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_directories_of_others_and_one_that_cannot_keep_a_file(own: Path, monkeypatch: Patch) -> None:
     (own / "file").write_text("")
     (own / "link").symlink_to(own)
     shared = own_directory(own / "shared")
@@ -93,7 +92,7 @@ def test_directories_of_others_and_one_that_cannot_keep_a_file(
     assert list(empty.iterdir()) == []
 
 
-def test_a_default_that_is_not_there_yet_is_not_made(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_default_that_is_not_there_yet_is_not_made(own: Path, monkeypatch: Patch) -> None:
     assert kept(own / "a" / "b", named=False) == ["ok"]
     assert list(own.iterdir()) == []
     monkeypatch.setattr(os, "access", lambda *_: False)
@@ -147,7 +146,7 @@ def test_a_log_that_was_tampered_with_and_one_without_half_of_it(own: Path) -> N
     assert states(log(own / "log")) == ["fail"]
 
 
-def test_what_is_no_log_of_ours(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_log_of_ours(own: Path, monkeypatch: Patch) -> None:
     write_log(own / "log")
     (own / "link").symlink_to(own / "log")
     (own / "folder").mkdir()
@@ -209,9 +208,7 @@ def test_a_server_that_cannot_say_which_cluster_it_is_of(api: KubernetesAPI, tmp
     assert states(look(api, tmp_path, created)) == ["unknown", "ok"]
 
 
-def test_a_server_that_does_not_answer(
-    api: KubernetesAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_does_not_answer(api: KubernetesAPI, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(module, "DEFAULT_TIMEOUT_SECONDS", 0.6)
     api.stall = {ACCESS_REVIEW}
     for _ in range(2):

@@ -11,6 +11,7 @@ from etcdfix.commands.encryption.check import check_files
 from etcdfix.encryption.keyring import fingerprint
 from etcdfix.model import KeyOfRule
 from etcdfix.report.configurations import CheckFinding
+from tests.support.fixtures import Patch
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, configuration_of_rules, provider
 
 A, B = provider("aesgcm", a=KEY_1), provider("aesgcm", b=KEY_2)
@@ -26,7 +27,7 @@ def only(*providers: dict[str, Any], resource: str = "secrets") -> bytes:
 
 
 @pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
 
 

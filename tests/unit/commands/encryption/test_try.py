@@ -190,12 +190,6 @@ def test_custom_resources_whose_definition_only_the_candidate_reads() -> None:
     assert (report.findings, report.opened) == (2, 2)
 
 
-def test_memory_of_examples_is_bounded() -> None:
-    report = tried(sealed(*range(60)), WRONG, RIGHT)
-    assert [len(c.opened) for c in report.candidates] == [0, 5]
-    assert [len(c.not_opened) for c in report.candidates] == [5, 0]
-
-
 def test_an_interruption_gives_what_was_tried() -> None:
     def interrupted(items: Any, label: str, _estimate: int | None) -> Any:
         for count, item in enumerate(items):

@@ -24,6 +24,7 @@ from etcdfix.text.commands import RunOptions
 from tests.support.audit_logs import content, own_directory
 from tests.support.backups import Ground
 from tests.support.collecting import ALPHA
+from tests.support.fixtures import Captured, Patch
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
     IDENTITY,
@@ -157,7 +158,7 @@ def test_earlier_values_that_are_still_kept_need_their_key() -> None:
 
 @pytest.mark.parametrize("place", ["kept", "backups", "snapshots"])
 def test_what_ends_the_look_at_what_else_needs_a_key_leaves_what_was_counted(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch, place: str
+    ground: Ground, monkeypatch: Patch, place: str
 ) -> None:
     """Every current value was looked at by then; that nobody looked at the rest makes nothing safe."""
 
@@ -227,10 +228,7 @@ def backed_up(ground: Ground, uid: str) -> EncryptionUsageReport:
     value = aescbc(secret("gone"), KEY_2, name="old")
     ground.change(key=b"/registry/secrets/shop/gone", value=value)
     source = MemorySource(
-        {
-            "/registry/namespaces/kube-system": namespace_object("kube-system", uid),
-            **under("new", KEY_1),
-        }
+        {"/registry/namespaces/kube-system": namespace_object("kube-system", uid), **under("new", KEY_1)}
     )
     return usage(source, backup_directories=ground.directories[:1])
 
@@ -265,9 +263,7 @@ MANIFEST = """spec:
 """
 
 
-def test_a_manifest_names_the_etcds_that_are_not_read(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_manifest_names_the_etcds_that_are_not_read(tmp_path: Path, capfd: Captured) -> None:
     (tmp_path / "manifest.yaml").write_text(MANIFEST)
     code = run(
         ["encryption", "usage", "--snapshot", str(ALPHA / "snapshot.db.gz"), "--no-kms", "--encryption-config",
@@ -380,11 +376,7 @@ DAMAGED = MemorySource(KUBE_SYSTEM, problems=["page 7 is damaged"])
             {},
             "permission denied: keys outside /registry/ were not looked at",
         ),
-        (
-            WHOLE,
-            {"run": RunOptions(source=("--snapshot", "x", "--revision", "7"))},
-            "named by --revision",
-        ),
+        (WHOLE, {"run": RunOptions(source=("--snapshot", "x", "--revision", "7"))}, "named by --revision"),
         (WHOLE, {"main_not_read": True}, "the main etcd was not read, but another one"),
         (
             WHOLE,

@@ -63,36 +63,12 @@ def told(report: WhatIfReport) -> list[tuple[str, str, int, str | None]]:
 ONE = configuration(provider("aesgcm", one=KEY_1), IDENTITY)
 
 
-def test_a_key_that_is_taken_out_too_early() -> None:
-    new = configuration(provider("aesgcm", two=KEY_2), IDENTITY)
-    report = compared({**sealed(1, 2, 3), **plain(4)}, ONE, new).report
-    assert told(report) == [("becomes-unreadable", "aesgcm/v1/one", 3, "key-name-missing")]
-    change = report.changes[0]
-    assert (change.resource, change.examples) == ("secrets", [name(1), name(2), name(3)])
-    assert change.key_fingerprint is not None
-    assert (report.values, report.counts["becomes-unreadable"], report.complete) == (5, 3, True)
-    assert report.next is not None
-    assert report.next.action.startswith("Do not deploy")
-    assert line(report.next) == ""  # written again under today's write key, they would not be read either
-
-
 def test_a_stale_value_can_be_written_again_before_its_key_goes() -> None:
     today = configuration(provider("aesgcm", two=KEY_2, one=KEY_1))
     report = compared(sealed(1), today, configuration(provider("aesgcm", two=KEY_2))).report
     assert told(report) == [("becomes-unreadable", "aesgcm/v1/one", 1, "key-name-missing")]
     assert report.next is not None
     assert line(report.next) == "kubectl get secrets -A -o json | kubectl replace -f -"
-
-
-def test_a_new_write_key_makes_values_stale_and_is_warned_of() -> None:
-    new = configuration(provider("aesgcm", two=KEY_2, one=KEY_1), IDENTITY)
-    report = compared({**sealed(1, 2), **plain(3)}, ONE, new).report
-    assert told(report) == [("becomes-stale", "aesgcm/v1/one", 2, None)]
-    assert report.counts["becomes-unreadable"] == 0
-    (warning,) = report.warnings
-    assert "Deploy it on all of them below the write key first" in warning
-    assert report.next is not None
-    assert "kubectl replace" in line(report.next)
 
 
 def test_today_s_configuration_has_to_be_named() -> None:

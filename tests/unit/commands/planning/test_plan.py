@@ -34,11 +34,11 @@ from etcdfix.sources.base import Source
 from etcdfix.spool import Spool
 from etcdfix.text.commands import RunOptions
 from etcdfix.verdicts.examination import Examination
+from tests.support.fixtures import Patch
 from tests.support.impact_objects import Cluster
 from tests.support.lost_key import (
     CERT_MANAGER,
     CONFIGURATION,
-    LOST,
     LiveMemory,
     base,
     certificate,
@@ -107,20 +107,6 @@ def test_who_makes_them_again(large: DeletionPlan) -> None:
         entries["from-vault-6"].recreate_basis == "named by externalsecrets.external-secrets.io from-vault-6"
     )
     assert entries["from-vault-7"].recreate_basis == "named by externalsecrets.external-secrets.io store-7"
-
-
-def test_steps_stand_in_the_order_of_acting(large: DeletionPlan) -> None:
-    titles = [step.title for step in large.steps]
-    assert titles == [
-        "Save what API servers hold in memory",
-        "Look for the encryption key",
-        "Look for every other copy",
-        "Take a snapshot of etcd, and keep it",
-    ]
-    needs = (f"--declare-key-lost {LOST}", "--accept ends-cached-reads")
-    assert {tuple(entry.needs) for entry in large.entries} == {needs}
-    assert large.steps[0].command.startswith("etcdfix rescue --from-report ")
-    assert large.steps[2].command.startswith("etcdfix copies --from-report ")
 
 
 # ------------------------------------------------------------------------------------------ what belongs together
@@ -246,7 +232,7 @@ def test_problems_of_report_and_source_make_a_plan_incomplete(tmp_path: Path) ->
 
 
 def test_what_is_found_missing_after_the_pass_makes_a_plan_incomplete(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """As where an object was written again since, and etcd compacted what it was."""
     cluster, keys = three_lost()
@@ -293,7 +279,7 @@ def three_lost() -> tuple[Cluster, list[str]]:
     ],
 )
 def test_a_plan_that_was_interrupted_says_nothing_of_any_object(
-    place: tuple[type, str] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: tuple[type, str] | None, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """Who uses an object, and whether its key is lost, was not seen to the end, or was counted by half."""
     cluster, keys = three_lost()
@@ -559,7 +545,7 @@ def test_the_work_grows_with_the_objects_and_no_faster(tmp_path: Path) -> None:
 
 
 def test_a_broken_value_is_not_examined_again_and_no_entry_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: Patch
 ) -> None:
     cluster = lost_cluster(60)
     source = cluster.source()
@@ -587,7 +573,7 @@ def test_a_broken_value_is_not_examined_again_and_no_entry_is_kept(
     assert after - before < 20
 
 
-def test_no_room_for_broken_objects_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_room_for_broken_objects_is_said(tmp_path: Path, monkeypatch: Patch) -> None:
     class Full(Spool[Broken]):
         def append(self, value: Broken) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")

@@ -12,6 +12,7 @@ from etcdfix.report import rows as sorted_rows
 from etcdfix.report.plan import PlanGroup, PlanStep
 from etcdfix.report.plan_entry import PlanEntry, declaration
 from etcdfix.text.commands import RunOptions
+from tests.support.fixtures import Patch
 from tests.support.lost_key import base
 from tests.support.plan_entries import entry, fixable
 from tests.unit.graph.test_recreation import entry_of, of_history
@@ -54,9 +55,7 @@ def test_what_goes_first(first: dict[str, Any], second: dict[str, Any]) -> None:
     assert names(two, one) == ["z", "a"]
 
 
-def test_many_are_sorted_on_disk_and_the_same_each_time_they_are_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_many_are_sorted_on_disk_and_the_same_each_time_they_are_read(monkeypatch: Patch) -> None:
     monkeypatch.setattr(sorted_rows, "_MEMORY_BYTES", 2000)
     entries = [
         made(f"n-{number % 7}-{number}", f"maker-{number % 3}", users=number % 5) for number in range(200)

@@ -22,7 +22,8 @@ from etcdfix.encryption.kms.answers import PluginReport
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.encryption.kms.session import WORKERS, PluginSession
-from etcdfix.errors import ConfigurationError, KMSRefused, KMSUnreachable
+from etcdfix.errors import KMSRefused, KMSUnreachable
+from tests.support.fixtures import Captured
 from tests.support.kms_plugin import KMSPlugin, PluginProcess, Refusal, load_keks
 
 KEYS = Path(__file__).parents[4] / "fixtures/snapshots/alpha/kms1.keys"
@@ -150,16 +151,6 @@ def test_an_endpoint_can_be_overridden(plugin: KMSPlugin, open_plugins: Open) ->
     assert report.endpoint == plugin.endpoint
 
 
-@pytest.mark.parametrize(
-    "text", ["", "/run/kms.sock", "http:///run/kms.sock", "unix://", "unix:kms.sock", "unix:///%zz"]
-)
-def test_endpoints_that_are_none(text: str) -> None:
-    with pytest.raises(ConfigurationError) as info:
-        KMSPlugins({"prov": text})
-    assert info.value.message.startswith('invalid endpoint for KMS provider "prov": ')
-    assert "--kms-endpoint" in info.value.hint
-
-
 # What goes wrong at first.
 
 
@@ -236,7 +227,7 @@ def test_closing_while_calls_are_under_way(plugin: KMSPlugin) -> None:
 
 
 def test_no_key_is_shown_anywhere(
-    plugin: KMSPlugin, open_plugins: Open, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+    plugin: KMSPlugin, open_plugins: Open, caplog: pytest.LogCaptureFixture, capfd: Captured
 ) -> None:
     shown = io.StringIO()
     with caplog.at_level(logging.DEBUG):

@@ -9,6 +9,7 @@ from etcdfix.encryption.kms.transformer import KMSv1Transformer, KMSv2Transforme
 from etcdfix.errors import KMSRefused, KMSUnreachable
 from etcdfix.model import Attempt, FailureReason, Plaintext, PluginRecord
 from tests.support import encoders
+from tests.support.fixtures import Patch
 from tests.support.played_plugins import OneAnswer
 
 DEK = bytes(range(32))
@@ -174,7 +175,7 @@ def test_v2_quick_and_exact_ways_agree_whatever_the_size(size: int) -> None:
     assert transformer.read_known(b"\x0a\x2b" + bytes(43) + tail, 0, ETCD_KEY) is None
 
 
-def test_v2_remembers_only_so_many_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_v2_remembers_only_so_many_seeds(monkeypatch: Patch) -> None:
     monkeypatch.setattr("etcdfix.encryption.kms.transformer._MOST_KNOWN_TAILS", 2)
     plugin = OneAnswer(SEED)
     transformer = KMSv2Transformer(plugin)
@@ -211,9 +212,6 @@ def test_v2_moved_value() -> None:
     assert KMSv2Transformer(OneAnswer(SEED)).read(body, b"/elsewhere") == Attempt(
         FailureReason.AUTHENTICATION_FAILED, (NOT_AUTHENTIC,), "", ALONE
     )
-
-
-UNAVAILABLE = "rpc error: code = Unavailable desc = connection refused"
 
 
 def test_without_a_plugin_nothing_is_proven() -> None:

@@ -25,6 +25,7 @@ from etcdfix.text.commands import RunOptions
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import examination, readable
+from tests.support.fixtures import Patch
 from tests.support.reports import conclusion, header, source, write_form
 
 # The contract's order (product report, etcdfix/v1); `integrity` and `baseline` are additions at the end.
@@ -159,13 +160,6 @@ def test_yaml_quotes_what_another_reader_takes_for_a_number(text: str) -> None:
     )
 
 
-@pytest.mark.parametrize("output", ["json", "jsonl", "yaml", "status"])
-def test_no_byte_of_the_output_acts_upon_a_terminal(output: str) -> None:
-    text = write_form(output, sample()).decode()
-    assert all(line.isprintable() for line in text.splitlines())
-    assert len(text.splitlines()) == text.count("\n")
-
-
 @pytest.mark.parametrize("output", ["json", "yaml"])
 def test_keys_come_back_byte_for_byte(output: str) -> None:
     findings = document(sample(), output)["findings"]
@@ -197,16 +191,6 @@ def test_lines_say_what_the_document_says() -> None:
             for k in ("source", "summary", "complete", "incomplete_reasons", "finished_at", "interrupted")
         },
     }
-
-
-def test_lines_are_written_as_they_come() -> None:
-    stream = io.BytesIO()
-    reporter = SCAN_FORMS["jsonl"](stream, RunOptions(), 100)
-    reporter.begin(header())
-    assert stream.getvalue().count(b"\n") == 1
-    reporter.row(finding_from(examination()))
-    assert stream.getvalue().count(b"\n") == 2
-    assert b"ScanSummary" not in stream.getvalue()
 
 
 class _Sink(io.RawIOBase):
@@ -249,7 +233,7 @@ def test_a_scan_that_dies_before_its_first_finding_leaves_nothing_open(kind: str
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1 << 20])
-def test_findings_are_copied_in_pieces_of_any_size(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+def test_findings_are_copied_in_pieces_of_any_size(monkeypatch: Patch, size: int) -> None:
     whole = write_form("json", sample())
     monkeypatch.setattr(rows, "_PIECE_BYTES", size)
     assert write_form("json", sample()) == whole
@@ -257,7 +241,7 @@ def test_findings_are_copied_in_pieces_of_any_size(monkeypatch: pytest.MonkeyPat
     assert whole.count(b'\n    {"key":') == len(findings) == len(document(sample(), "yaml")["findings"])
 
 
-def test_a_full_temporary_directory_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_temporary_directory_is_named(monkeypatch: Patch) -> None:
     """The report itself may lie on another disk."""
 
     class Full(io.BytesIO):

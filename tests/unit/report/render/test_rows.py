@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 
 import pytest
 
 from etcdfix.model import Evidence, Outcome
-from etcdfix.report.render.findings import COLUMNS
 from etcdfix.report.render.html import MOST_ROWS
 from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import examination
@@ -20,10 +18,6 @@ def rows(*found: Examination) -> list[dict[str, str]]:
     text = write_form("csv", list(found)).decode()
     assert text.endswith("\r\n")
     return list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
-
-
-def test_without_findings_there_is_the_first_row() -> None:
-    assert write_form("csv", []) == ",".join(COLUMNS).encode() + b"\r\n"
 
 
 def test_a_row() -> None:
@@ -48,14 +42,6 @@ def test_no_cell_is_a_formula(first: str) -> None:
     assert row["key"].startswith("/registry/secrets/")
 
 
-def test_nothing_acts_upon_a_terminal() -> None:
-    raw = write_form(
-        "csv", [examination(b"/registry/secrets/a/\x1b[2J\xe2\x80\xaex\r\n=1", message="\x1b]0;x\x07")]
-    )
-    assert raw.count(b"\r\n") == 2
-    assert all(line.decode().isprintable() for line in raw.split(b"\r\n"))
-
-
 def test_names_are_words_of_a_command_line() -> None:
     keys = [b"/registry/secrets/shop/web", b"/registry/secrets/shop/\xff", b"/registry/secrets/shop/a*"]
     assert write_form("name", map(examination, keys)).decode().split() == [
@@ -63,12 +49,6 @@ def test_names_are_words_of_a_command_line() -> None:
         "base64:L3JlZ2lzdHJ5L3NlY3JldHMvc2hvcC//",
         "base64:L3JlZ2lzdHJ5L3NlY3JldHMvc2hvcC9hKg==",
     ]
-
-
-def test_a_status_for_each_resource_with_corrupt_objects() -> None:
-    lines = write_form("status", [examination(), examination("/registry/pods/a/b")]).decode().splitlines()
-    assert [json.loads(line)["details"]["kind"] for line in lines] == ["secrets", "pods"]
-    assert write_form("status", []) == b""
 
 
 def test_a_page_has_the_lost_key_that_came_after_ten_thousand_warnings() -> None:

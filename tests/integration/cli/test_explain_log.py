@@ -46,10 +46,8 @@ def test_what_is_not_kept_any_more_is_told(logged: Registry) -> None:
     assert (report["exists"], report["kept"]) == (False, 0)
     writes = report["history"]["writes"]
     assert [(one["deletes"], one["mod_revision"], one["doubt"], one["outcome"]) for one in writes] == [
-        (True, third, "", None),
-        (False, second, "", "decrypt-failure"),
-        (False, first, "", "readable"),
-    ]
+        (True, third, "", None), (False, second, "", "decrypt-failure"), (False, first, "", "readable"),
+    ]  # fmt: skip
     assert writes[2]["place"].startswith("log entry ")
     assert writes[2]["place"] in logged.run(*named).out
     (copy, *_) = report["copies"]

@@ -351,14 +351,11 @@ def test_a_server_that_reads_it(registry: Registry, key: bytes, candidate: str, 
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("revision:x", "needs a number from 1"),
-        ("nowhere", "names no place"),
-        ("snapshot:", "is not complete"),
-        ("bit:1", "is not complete"),
-        ("snapshot:/nowhere.db", "/nowhere.db"),
-        ("object:/nowhere.json", "/nowhere.json"),
+        ("revision:x", "needs a number from 1"), ("nowhere", "names no place"),
+        ("snapshot:", "is not complete"), ("bit:1", "is not complete"),
+        ("snapshot:/nowhere.db", "/nowhere.db"), ("object:/nowhere.json", "/nowhere.json"),
     ],
-)
+)  # fmt: skip
 def test_a_place_that_makes_no_sense(registry: Registry, source: str, words: str) -> None:
     ran = registry.put_back(registry.key("shop/broken"), source, "--accept", "no-api-server")
     assert ran.code in {2, 4, 5}, ran

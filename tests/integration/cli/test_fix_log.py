@@ -197,27 +197,6 @@ def test_a_key_that_the_log_does_not_know(registry: Registry, data: Path) -> Non
     registry.refused(ran, "holds no copy of", hint="explain")
 
 
-def test_a_log_of_another_history(
-    registry: Registry, data: Path, start_local_etcd: Callable[..., EtcdServer], tmp_path: Path
-) -> None:
-    """The same keys in another etcd: what its log says was never here."""
-    lose(registry)
-    elsewhere = start_local_etcd(flags=(f"--data-dir={tmp_path / 'other'}",))
-    for number in range(20):
-        elsewhere.put(registry.key(f"shop/good-{number}"), aescbc(secret("others")))
-    elsewhere.put(registry.key("shop/lost"), WHOLE)
-    with registry.untouched():
-        ran = registry.put_back(
-            registry.key("shop/lost"),
-            f"log:{tmp_path / 'other' / 'member' / 'wal'}",
-            UNKNOWN_UID,
-            "--accept",
-            "unknown-cluster",
-        )
-    assert ran.code == 5, ran
-    assert "nothing shows that this log is of the history of what is stored now" in ran.err
-
-
 def test_a_log_without_its_database(registry: Registry, data: Path, tmp_path: Path) -> None:
     """Nothing says of which cluster it is."""
     key = lose(registry)

@@ -85,13 +85,8 @@ def test_what_was_rescued_never_stands_in_for_what_is_named(cluster: LostKeyClus
     cluster.p1.create("v1", "Secret", "etcdfix-write-key", "shop")
     named = f"object:{other}" if source == "object" else source
     asked = (
-        "--kubeconfig",
-        str(cluster.kubeconfig),
-        "--rescued",
-        str(cluster.saved),
-        "--accept",
-        "unknown-uid",
-    )
+        "--kubeconfig", str(cluster.kubeconfig), "--rescued", str(cluster.saved), "--accept", "unknown-uid",
+    )  # fmt: skip
     with cluster.untouched():
         ran = cluster.put_back(one, named, *asked, *LOST)
         assert ran.code != 0, ran.err

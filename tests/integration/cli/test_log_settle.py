@@ -27,12 +27,9 @@ def path(tmp_path: Path) -> Path:
 
 def _namespace(uid: str) -> bytes:
     namespace = {
-        "kind": "Namespace",
-        "apiVersion": "v1",
-        "metadata": {"name": "kube-system", "uid": uid},
-        "spec": {},
+        "kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "kube-system", "uid": uid}, "spec": {},
         "status": {},
-    }
+    }  # fmt: skip
     return json.dumps(namespace).encode()
 
 
@@ -42,11 +39,9 @@ def _cluster(etcd: EtcdServer, prefix: bytes) -> None:
 
 def _open_intent(path: Path, key: bytes, mod_revision: int, **changes: object) -> Record:
     given: dict[str, object] = {
-        "subject": subject(key, mod_revision),
-        "header_revision": mod_revision,
-        "value_sha256": digest(LOST),
+        "subject": subject(key, mod_revision), "header_revision": mod_revision, "value_sha256": digest(LOST),
         "backups": ("/backups/a b.json",),
-    }
+    }  # fmt: skip
     with AuditLog.open(path) as log:
         return log.intent(log.append(msgspec.structs.replace(entry(), **(given | changes))).sequence)
 

@@ -72,10 +72,8 @@ def test_a_manifest_that_names_it_is_no_way_round(registry: Registry) -> None:
     found = merged(registry)
     manifest = registry.folder / "kube-apiserver.yaml"
     command = [
-        "kube-apiserver",
-        f"--etcd-servers={registry.endpoints}",
-        f"--encryption-provider-config={found}",
-    ]
+        "kube-apiserver", f"--etcd-servers={registry.endpoints}", f"--encryption-provider-config={found}",
+    ]  # fmt: skip
     pod = {"kind": "Pod", "spec": {"containers": [{"name": "kube-apiserver", "command": command}]}}
     manifest.write_text(json.dumps({"apiVersion": "v1", "metadata": {"name": "kube-apiserver"}, **pod}))
     with registry.untouched():

@@ -28,27 +28,17 @@ pytestmark = pytest.mark.etcd
 
 # With every encryption key: outcome, cause, and from where it is put back; "" where nothing of etcdfix does.
 CAUSES: Final = (
-    ("decrypt-failure", "ciphertext-damaged", "bit"),
-    ("decrypt-failure", "key-renamed", ""),
-    ("decrypt-failure", "kms-envelope-damaged", "bit"),
-    ("decrypt-failure", "nonce-damaged", "bit"),
-    ("decrypt-failure", "unknown-envelope", ""),
-    ("decrypt-failure", "value-moved", ""),
-    ("decrypt-failure", "value-truncated", "revision"),
-    ("decode-failure", "empty-value", "revision"),
-    ("decode-failure", "iv-damaged", "bit"),
-    ("decode-failure", "kind-missing", "revision"),
-    ("decode-failure", "kind-not-registered", ""),
-    ("decode-failure", "magic-damaged", "bit"),
-    ("decode-failure", "protobuf-damaged", "revision"),
-    ("decode-failure", "trailing-bytes", "bit"),
-    ("decode-failure", "unknown-encoding", ""),
-    ("decode-failure", "value-truncated", "revision"),
-    ("decode-failure", "wrong-kind-for-key", ""),
-    ("decode-failure", "zeroed-value", "revision"),
-    ("inconsistent", "identity-mismatch", ""),
-    ("inconsistent", "raw-json-invalid", ""),
-)
+    ("decrypt-failure", "ciphertext-damaged", "bit"), ("decrypt-failure", "key-renamed", ""),
+    ("decrypt-failure", "kms-envelope-damaged", "bit"), ("decrypt-failure", "nonce-damaged", "bit"),
+    ("decrypt-failure", "unknown-envelope", ""), ("decrypt-failure", "value-moved", ""),
+    ("decrypt-failure", "value-truncated", "revision"), ("decode-failure", "empty-value", "revision"),
+    ("decode-failure", "iv-damaged", "bit"), ("decode-failure", "kind-missing", "revision"),
+    ("decode-failure", "kind-not-registered", ""), ("decode-failure", "magic-damaged", "bit"),
+    ("decode-failure", "protobuf-damaged", "revision"), ("decode-failure", "trailing-bytes", "bit"),
+    ("decode-failure", "unknown-encoding", ""), ("decode-failure", "value-truncated", "revision"),
+    ("decode-failure", "wrong-kind-for-key", ""), ("decode-failure", "zeroed-value", "revision"),
+    ("inconsistent", "identity-mismatch", ""), ("inconsistent", "raw-json-invalid", ""),
+)  # fmt: skip
 # What a command says of what it found; a change, or its dry run, must go through.
 CODES: Final = {"scan": {0, 1, 3}, "explain": {0, 1, 3}, "copies": {0, 1, 3}, "get": {0, 1}}
 CHANGES: Final = ("delete", "fix")

@@ -292,18 +292,6 @@ def test_authorization_is_asked_and_shown(registry: Registry, api: KubernetesAPI
     assert registry.records()[-2].operator.authorization == "allowed"
 
 
-def test_backup_of_another_cluster(registry: Registry) -> None:
-    backup = registry.deleted().path
-    other = "11111111-0000-0000-0000-000000000000"
-    registry.put("kube-system", namespace_object("kube-system", other), resource="namespaces")
-    with registry.untouched():
-        ran = registry.undo(backup)
-    registry.refused(
-        ran, f"comes from the cluster with kube-system uid {UID}", f"holds the cluster with kube-system uid {other}",
-        hint="name the etcd of that cluster with --endpoints",
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("named", [True, False])
 def test_unknown_cluster(registry: Registry, named: bool) -> None:
     """The backup, or this etcd, does not name its cluster."""

@@ -22,12 +22,9 @@ pytestmark = pytest.mark.etcd
 TOKEN = b"c0ffee123456"
 KEY = b"/bootstrap/" + TOKEN
 HOSTILE = [
-    KEY,
-    b"//bootstrap/" + TOKEN,
-    b"/k3s/bootstrap/" + TOKEN,
-    b"/bootstrap/\xff" + TOKEN,
+    KEY, b"//bootstrap/" + TOKEN, b"/k3s/bootstrap/" + TOKEN, b"/bootstrap/\xff" + TOKEN,
     b"bootstrap/" + TOKEN,
-]
+]  # fmt: skip
 VALUE = b"salt:" + base64.b64encode(b"never to be opened here")
 
 
@@ -78,13 +75,9 @@ OF_ONE = [
     ["scan", "KEY"], ["get", "KEY/"], ["scan", "KEY0"], ["explain", "KEY0", "--history"],
 ]  # fmt: skip
 OF_ALL = [
-    ["scan"],
-    ["scan", "--orphans"],
-    ["encryption", "usage"],
-    ["doctor"],
-    ["namespace", "shop"],
+    ["scan"], ["scan", "--orphans"], ["encryption", "usage"], ["doctor"], ["namespace", "shop"],
     ["scan", "/bootstrap"],
-]
+]  # fmt: skip
 
 
 def look(words: list[str], tmp_path: Path, capfdbinary: CapturedBytes) -> bytes:

@@ -142,15 +142,11 @@ def survey_of(*copies: MemberCopy, reading: StoredValue | None = LINEARIZABLE) -
 @pytest.mark.parametrize(
     "changes",
     [
-        {"value": VALUE + b"x"},
-        {"mod_revision": 8},
-        {"create_revision": 6},
-        {"version": 3},
-        {"lease": 1},
+        {"value": VALUE + b"x"}, {"mod_revision": 8}, {"create_revision": 6}, {"version": 3}, {"lease": 1},
         None,
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_whatever_differs_counts(changes: dict[str, Any] | None) -> None:
     other = None if changes is None else msgspec.structs.replace(LINEARIZABLE, **changes)
     same, odd = copy_of("a", LINEARIZABLE), copy_of("odd", other)

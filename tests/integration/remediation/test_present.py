@@ -134,17 +134,10 @@ def test_corrupt_alarm(registry: Registry, alarmed: Callable[..., None]) -> None
 @pytest.mark.parametrize(
     ("version", "refuses"),
     [
-        ("3.3.27", True),
-        ("3.4.21", True),
-        ("3.4.22", False),
-        ("3.5.0-rc.1", True),
-        ("3.5.6", True),
-        ("3.5.7", False),
-        ("3.6.0-alpha.0", False),
-        ("4.0.0", False),
-        ("unknown", False),
+        ("3.3.27", True), ("3.4.21", True), ("3.4.22", False), ("3.5.0-rc.1", True), ("3.5.6", True),
+        ("3.5.7", False), ("3.6.0-alpha.0", False), ("4.0.0", False), ("unknown", False),
     ],
-)
+)  # fmt: skip
 def test_etcd_that_is_full(
     registry: Registry, alarmed: Callable[..., None], version: str, *, refuses: bool
 ) -> None:

@@ -91,10 +91,8 @@ def settled(
         assert log.open_intents() == ()
     assert expected.record is None
     assert (found.outcome, found.detail, found.header_revision) == (
-        expected.outcome,
-        expected.detail,
-        expected.header_revision,
-    )
+        expected.outcome, expected.detail, expected.header_revision,
+    )  # fmt: skip
     assert etcd.revision() == before == found.header_revision
     event = list(read_records(path))[-1]
     assert event.link == found.record
@@ -353,14 +351,12 @@ def test_every_sentence_is_its_own(path: Path) -> None:
             said(Verb.DELETE, 41, None, revision=49),
         ],
         Result.APPLIED_OR_GONE: [
-            said(Verb.DELETE, 41, stored(60, 60)),
-            said(Verb.DELETE, 41, None),
-            said(Verb.UNDO, 0, stored(60, 60, b"other")),
-            said(Verb.FIX, 41, stored(60, 12)),
+            said(Verb.DELETE, 41, stored(60, 60)), said(Verb.DELETE, 41, None),
+            said(Verb.UNDO, 0, stored(60, 60, b"other")), said(Verb.FIX, 41, stored(60, 12)),
             said(Verb.FIX, 41, None),
         ],
         Result.UNDONE: [said(Verb.UNDO, 0, stored(60, 60))],
-    }
+    }  # fmt: skip
     assert all(found == result for result, all_found in known.items() for found, _ in all_found)
     details = [detail for all_found in known.values() for _, detail in all_found]
     assert len(set(details)) == len(details)
@@ -561,20 +557,16 @@ def test_an_intent_is_settled_where_it_was_made(path: Path, made_with: str, here
     [
         ("/srv/k3s/db/state.db", "", "an etcd does not say", "--kine /srv/k3s/db/state.db"),
         (
-            "/srv/k3s/db/state.db",
-            "/srv/copy/state.db",
-            "/srv/copy/state.db does not say",
+            "/srv/k3s/db/state.db", "/srv/copy/state.db", "/srv/copy/state.db does not say",
             "--kine /srv/k3s/db/state.db",
         ),
         (
-            "/srv/k3s/my db",
-            "/srv/copy/state.db",
-            "/srv/copy/state.db does not say",
+            "/srv/k3s/my db", "/srv/copy/state.db", "/srv/copy/state.db does not say",
             "--kine '/srv/k3s/my db'",
         ),
         ("10.0.0.1:2379", "/srv/copy/state.db", "/srv/copy/state.db does not say", "--endpoints"),
     ],
-)
+)  # fmt: skip
 def test_an_intent_that_was_made_elsewhere_is_not_settled(
     path: Path, made_with: str, here: str, says: str, hint: str
 ) -> None:

@@ -443,17 +443,11 @@ def test_a_no_that_proves_nothing(
 @pytest.mark.parametrize(
     "words",
     [
-        "permission denied",
-        "invalid auth token",
-        "user name is empty",
-        "user name not found",
-        "revision of auth store is old",
-        "request is too large",
-        "too many requests",
-        "requested lease not found",
-        "key is not provided",
+        "permission denied", "invalid auth token", "user name is empty", "user name not found",
+        "revision of auth store is old", "request is too large", "too many requests",
+        "requested lease not found", "key is not provided",
     ],
-)
+)  # fmt: skip
 def test_a_no_that_etcd_gives_before_it_writes(
     proxy: LossyProxy, etcd: EtcdServer, client: EtcdClient, prefix: bytes, words: str
 ) -> None:
@@ -844,11 +838,9 @@ def test_the_request_says_no_more_than_it_must(proxy: LossyProxy, etcd: EtcdServ
 
     assert compared(create) == [(1, 0, key, 0), *surroundings]
     assert compared(remove) == [
-        (0, 0, key, 1),
-        (1, 0, key, expected.create_revision),
-        (2, 0, key, expected.mod_revision),
+        (0, 0, key, 1), (1, 0, key, expected.create_revision), (2, 0, key, expected.mod_revision),
         *surroundings,
-    ]
+    ]  # fmt: skip
     for request in (create, remove):
         asked = [
             (operation.request_range.key, operation.request_range.keys_only) for operation in request.failure

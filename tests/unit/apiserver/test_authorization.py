@@ -66,23 +66,16 @@ def test_a_clear_yes(api: KubernetesAPI, tmp_path: Path) -> None:
     assert found == Authorization(user_name="alice@example.org", server=api.url, kube_system_uid=UID)
     assert found.verbs == ("unsafe-delete-ignore-read-errors", "delete")
     assert [(request.method, request.path) for request in api.requests] == [
-        ("GET", KUBE_SYSTEM),
-        ("POST", SUBJECT_REVIEW),
-        ("POST", ACCESS_REVIEW),
-        ("POST", ACCESS_REVIEW),
-    ]
+        ("GET", KUBE_SYSTEM), ("POST", SUBJECT_REVIEW), ("POST", ACCESS_REVIEW), ("POST", ACCESS_REVIEW),
+    ]  # fmt: skip
     assert [request.body["spec"] for request in api.requests[2:]] == [
         {
             "resourceAttributes": {
-                "group": "apps",
-                "resource": "deployments",
-                "namespace": "shop",
-                "name": "web",
-                "verb": verb,
+                "group": "apps", "resource": "deployments", "namespace": "shop", "name": "web", "verb": verb,
             }
         }
         for verb in (UNSAFE_DELETE_VERB, "delete")
-    ]
+    ]  # fmt: skip
     assert all("Impersonate" not in str(request) for request in api.requests)
 
 
@@ -160,14 +153,11 @@ def test_a_yes_of_another_kind_to_each_question(api: KubernetesAPI, tmp_path: Pa
 @pytest.mark.parametrize(
     ("status", "reason"),
     [
-        (401, RefusalReason.UNAUTHENTICATED),
-        (403, RefusalReason.FORBIDDEN),
-        (404, RefusalReason.SERVER_ERROR),
-        (429, RefusalReason.SERVER_ERROR),
-        (500, RefusalReason.SERVER_ERROR),
-        (503, RefusalReason.SERVER_ERROR),
+        (401, RefusalReason.UNAUTHENTICATED), (403, RefusalReason.FORBIDDEN),
+        (404, RefusalReason.SERVER_ERROR), (429, RefusalReason.SERVER_ERROR),
+        (500, RefusalReason.SERVER_ERROR), (503, RefusalReason.SERVER_ERROR),
     ],
-)
+)  # fmt: skip
 def test_a_status_that_is_no_yes(
     api: KubernetesAPI, tmp_path: Path, path: str, status: int, reason: RefusalReason
 ) -> None:

@@ -179,12 +179,10 @@ def _plugin(script: str) -> Callable[[dict[str, Any]], None]:
     def change(config: dict[str, Any]) -> None:
         config["users"][0]["user"] = {
             "exec": {
-                "apiVersion": "client.authentication.k8s.io/v1",
-                "command": sys.executable,
-                "args": ["-c", script],
-                "interactiveMode": "Never",
+                "apiVersion": "client.authentication.k8s.io/v1", "command": sys.executable,
+                "args": ["-c", script], "interactiveMode": "Never",
             }
-        }
+        }  # fmt: skip
 
     return change
 

@@ -54,10 +54,8 @@ def test_one_that_kept_its_memory_and_one_that_was_started_since(
     assert first.memory.identity is not None
     assert not first.may_hold
     assert (second.server.address, second.memory.word, second.may_hold) == (
-        later.url,
-        Memory.READ_ERROR,
-        True,
-    )
+        later.url, Memory.READ_ERROR, True,
+    )  # fmt: skip
 
 
 def test_versions_are_tried_until_one_is_held(server: StandIn, tmp_path: Path) -> None:

@@ -78,10 +78,8 @@ def test_well_after_a_while(api: KubernetesAPI, tmp_path: Path, clock: Clock) ->
 
 def test_what_stays_bad_is_named(api: KubernetesAPI, tmp_path: Path, clock: Clock) -> None:
     api.instead = {
-        SECRETS: status_answer(500, "secret words"),
-        CACHED: status_answer(429),
-        "/readyz": NOT_READY,
-    }
+        SECRETS: status_answer(500, "secret words"), CACHED: status_answer(429), "/readyz": NOT_READY,
+    }  # fmt: skip
     (found,) = look(api, tmp_path, seconds=0)
     assert clock.pauses == 0
     assert found.failing

@@ -37,31 +37,11 @@ def others(text: str) -> list[str]:
     """Everything near a text that is not the text."""
     middle = len(text) // 2
     return [
-        "",
-        "y",
-        "yes",
-        text[:-1],
-        text[1:],
-        text[:middle],
-        text[middle:],
-        text.rpartition("/")[2],
-        text + "/",
-        text + "x",
-        f"{text} {text}",
-        "x" + text,
-        "/" + text,
-        text.upper(),
-        text.title(),
-        text.swapcase(),
-        text[:middle] + " " + text[middle:],
-        text[:middle] + "x" + text[middle + 1 :],
-        text.replace("/", "//"),
-        f"  {text}",
-        f"{text} ",
-        f"{text}\t",
-        f'"{text}"',
-        f"'{text}'",
-    ]
+        "", "y", "yes", text[:-1], text[1:], text[:middle], text[middle:], text.rpartition("/")[2],
+        text + "/", text + "x", f"{text} {text}", "x" + text, "/" + text, text.upper(), text.title(),
+        text.swapcase(), text[:middle] + " " + text[middle:], text[:middle] + "x" + text[middle + 1 :],
+        text.replace("/", "//"), f"  {text}", f"{text} ", f"{text}\t", f'"{text}"', f"'{text}'",
+    ]  # fmt: skip
 
 
 class TestTheKey:
@@ -138,12 +118,9 @@ def test_end_of_input_is_an_interruption(monkeypatch: Patch, capsys: Captured) -
 @pytest.mark.parametrize("change", ["nothing", "prefix", "suffix", "case", "other"])
 def test_real_terminal(call: str, expected: bytes, change: str) -> None:
     typed = {
-        "nothing": expected,
-        "prefix": expected[:-1],
-        "suffix": expected + b"/more",
-        "case": expected.upper(),
+        "nothing": expected, "prefix": expected[:-1], "suffix": expected + b"/more", "case": expected.upper(),
         "other": b"no",
-    }[change]
+    }[change]  # fmt: skip
     script = f"from etcdfix.cli.confirm import Terminal\nprint(Terminal(yes=False).{call})"
     master, slave = pty.openpty()
     with subprocess.Popen(

@@ -22,14 +22,9 @@ TIMED_OUT = errors.EndedEarly("ended by --timeout 1s", 3, 5)
 
 def result(**changes: Any) -> ScanResult:
     fields: dict[str, Any] = {
-        "new": {},
-        "problems": [],
-        "prefix": "/registry/",
-        "revision": "",
-        "below_prefix": True,
-        "nothing_named_exists": False,
-        "suggested_prefixes": [],
-    }
+        "new": {}, "problems": [], "prefix": "/registry/", "revision": "", "below_prefix": True,
+        "nothing_named_exists": False, "suggested_prefixes": [],
+    }  # fmt: skip
     summary = changes.pop("summary", Summary(keys=10, readable=10))
     report: Any = SimpleNamespace(summary=summary)
     return ScanResult(report=report, **(fields | changes))

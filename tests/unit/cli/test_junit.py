@@ -19,12 +19,9 @@ from tests.support.memory_source import MemorySource
 from tests.support.objects import namespace_object, secret
 
 READ = [
-    "--snapshot",
-    str(ALPHA / "snapshot.db.gz"),
-    "--encryption-config",
-    str(ALPHA / "config-lost.yaml"),
+    "--snapshot", str(ALPHA / "snapshot.db.gz"), "--encryption-config", str(ALPHA / "config-lost.yaml"),
     "--no-kms",
-]
+]  # fmt: skip
 Run = Callable[..., tuple[int, bytes]]
 
 
@@ -120,11 +117,8 @@ def test_what_nobody_looked_at_has_not_passed(scan: Callable[..., tuple[int, Rea
 )
 def test_what_a_new_configuration_would_do(command: Run, today: str, new: str, code: int) -> None:
     configurations = [
-        "--encryption-config",
-        ALPHA / f"config-{today}.yaml",
-        "--new",
-        ALPHA / f"config-{new}.yaml",
-    ]
+        "--encryption-config", ALPHA / f"config-{today}.yaml", "--new", ALPHA / f"config-{new}.yaml",
+    ]  # fmt: skip
     got, out = command("encryption", "what-if", *READ[:2], "--no-kms", *configurations, "-o", "junit")
     found = read_junit(out)
     undetermined = any(case.state == "error" for case in found.cases)

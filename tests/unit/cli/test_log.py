@@ -132,11 +132,8 @@ def test_verify_says_what_nothing_can_show(capfd: Captured, path: Path) -> None:
     code, out, _ = audit(capfd, "verify", path, "-o", "json")
     found = json.loads(out)
     assert (code, found["state"], found["head_missing"], found["compared_with"]) == (
-        3,
-        "unfinished",
-        True,
-        [],
-    )
+        3, "unfinished", True, [],
+    )  # fmt: skip
     assert quote_command(["etcdfix", "log", "backups", "--audit-log", str(path)]) in found["next_step"]
     assert f"put this line into {path}.head: {links[3]}; else" in found["next_step"]
     told = " ".join(found["warnings"])

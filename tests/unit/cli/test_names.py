@@ -16,24 +16,10 @@ from tests.support.fixtures import Captured
 from tests.support.objects import namespace_object
 
 HOSTILE = [
-    b"plain",
-    "café".encode(),
-    b" both ends ",
-    b"-rf",
-    b"--help",
-    b"$(reboot);`id`&|<>'\"",
-    b"100%25",
-    b"*",
-    b"a[b]?",
-    b"base64:AAAA",
-    b"a\nb",
-    b"a\x00b",
-    b"a\x1b[2Jb",
-    b"\xff\xfe",
-    "a\u202eb".encode(),
-    "a\u2028b".encode(),
-    b"x" * 600,
-]
+    b"plain", "café".encode(), b" both ends ", b"-rf", b"--help", b"$(reboot);`id`&|<>'\"", b"100%25", b"*",
+    b"a[b]?", b"base64:AAAA", b"a\nb", b"a\x00b", b"a\x1b[2Jb", b"\xff\xfe", "a\u202eb".encode(),
+    "a\u2028b".encode(), b"x" * 600,
+]  # fmt: skip
 KEYS = sorted([*(b"/registry/secrets/shop/" + name for name in HOSTILE), b"/registry/secrets/shop/"])
 Read = Callable[..., tuple[int, str, str]]
 

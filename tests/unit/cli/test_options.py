@@ -76,12 +76,9 @@ def test_every_flag() -> None:
 
 def test_other_variables_and_flags_win() -> None:
     env = {
-        "ETCDFIX_SNAPSHOT": "s.db",
-        "ETCDFIX_ETCD_PREFIX": "/x",
-        "ETCDFIX_REVISION": "5",
-        "ETCDFIX_ENCRYPTION_CONFIG": "e.yaml",
-        "ETCDFIX_KUBERNETES_VERSION": "1.31",
-    }
+        "ETCDFIX_SNAPSHOT": "s.db", "ETCDFIX_ETCD_PREFIX": "/x", "ETCDFIX_REVISION": "5",
+        "ETCDFIX_ENCRYPTION_CONFIG": "e.yaml", "ETCDFIX_KUBERNETES_VERSION": "1.31",
+    }  # fmt: skip
     inputs = gather(env=env)
     assert inputs.snapshot == Path("s.db")
     assert (inputs.etcd_prefix, inputs.revision, inputs.kubernetes_minor) == ("/x", 5, 31)
@@ -99,10 +96,8 @@ def test_the_manifest_fills_what_flags_leave_open(manifest: str) -> None:
     inputs = gather("--manifest", manifest)
     assert inputs.connection["endpoints"] == "https://10.0.0.1:2379,https://10.0.0.2:2379"
     assert (inputs.connection["cacert"], inputs.connection["cert"], inputs.connection["key_file"]) == (
-        "/pki/ca.crt",
-        "/pki/client.crt",
-        "/pki/client.key",
-    )
+        "/pki/ca.crt", "/pki/client.crt", "/pki/client.key",
+    )  # fmt: skip
     assert (inputs.etcd_prefix, inputs.kubernetes_minor) == ("/kubernetes.io", 30)
     assert inputs.encryption_config == Path("/enc/config.yaml")
 

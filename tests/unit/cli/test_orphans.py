@@ -50,12 +50,8 @@ def test_the_document(orphans: Runner) -> None:
     assert (report["kind"], report["count"], report["complete"]) == ("OrphansReport", 11, True)
     groups = {group["reason"]: group for group in report["groups"]}
     assert {reason: group["count"] for reason, group in groups.items()} == {
-        "owner-gone": 7,
-        "crd-gone": 1,
-        "namespace-gone": 1,
-        "unclaimed": 1,
-        "outside-prefix": 1,
-    }
+        "owner-gone": 7, "crd-gone": 1, "namespace-gone": 1, "unclaimed": 1, "outside-prefix": 1,
+    }  # fmt: skip
     assert groups["unclaimed"]["size"] == 2048
     assert groups["crd-gone"]["confidence"] == "likely"
 

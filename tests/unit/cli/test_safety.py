@@ -54,17 +54,11 @@ def test_one_key(key: str, found: bytes) -> None:
 @pytest.mark.parametrize(
     ("key", "error"),
     [
-        ("base64:L2E", ConfigurationError),
-        ("base64:L2E=\n", ConfigurationError),
-        ("base64:", RefusedByRule),
-        ("", RefusedByRule),
-        ("a", RefusedByRule),
-        ("/a/", RefusedByRule),
-        ("/a*", RefusedByRule),
-        ("/a?", RefusedByRule),
-        ("/a[", RefusedByRule),
+        ("base64:L2E", ConfigurationError), ("base64:L2E=\n", ConfigurationError), ("base64:", RefusedByRule),
+        ("", RefusedByRule), ("a", RefusedByRule), ("/a/", RefusedByRule), ("/a*", RefusedByRule),
+        ("/a?", RefusedByRule), ("/a[", RefusedByRule),
     ],
-)
+)  # fmt: skip
 def test_not_one_key(key: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         one_key(key, UNTYPED)
@@ -109,21 +103,16 @@ def test_acceptances() -> None:
             "expect_mod_revision": 7,
             "expect_value_sha256": "sha256:ab",
             "accepted_words": (
-                "unchecked-member=m1",
-                "only-copy",
-                "only-copy",
-                "unchecked-server=https://one:6443",
+                "unchecked-member=m1", "only-copy", "only-copy", "unchecked-server=https://one:6443",
             ),
             "key_lost": "aescbc/v1/key1",
         }
-    )
+    )  # fmt: skip
     assert given.expect_value_sha256 == "sha256:ab"
     assert given.as_flags() == (
-        "--accept unchecked-member=m1",
-        "--accept only-copy",
-        "--accept unchecked-server=https://one:6443",
+        "--accept unchecked-member=m1", "--accept only-copy", "--accept unchecked-server=https://one:6443",
         "--declare-key-lost aescbc/v1/key1",
-    )
+    )  # fmt: skip
     assert given.accepts(Rule.ONLY_COPY)
     assert not given.accepts(Rule.UNCHECKED_MEMBER)
     assert given.named(Rule.UNCHECKED_MEMBER) == ("m1",)
@@ -133,17 +122,11 @@ def test_acceptances() -> None:
 @pytest.mark.parametrize(
     ("result", "head", "code"),
     [
-        (None, True, 0),
-        (Result.DELETED, True, 0),
-        (Result.UNDONE, True, 0),
-        (Result.FIXED, True, 0),
-        (Result.DELETED, False, 3),
-        (Result.NOT_APPLIED, True, 3),
-        (Result.APPLIED_OR_GONE, True, 3),
-        (Result.UNKNOWN, True, 3),
-        (Result.ANOMALY, True, 3),
+        (None, True, 0), (Result.DELETED, True, 0), (Result.UNDONE, True, 0), (Result.FIXED, True, 0),
+        (Result.DELETED, False, 3), (Result.NOT_APPLIED, True, 3), (Result.APPLIED_OR_GONE, True, 3),
+        (Result.UNKNOWN, True, 3), (Result.ANOMALY, True, 3),
     ],
-)
+)  # fmt: skip
 def test_exit_code(result: Result | None, code: int, *, head: bool) -> None:
     link = Link(1, "ab" * 32) if head else None
     assert change_exit_code(ChangeOutcome(result=result, detail="", audit_log=Path("log"), head=link)) == code
@@ -157,15 +140,8 @@ WORDS: dict[str, tuple[list[str], set[str]]] = {
     "fix": (
         ["fix", "/x", "--reason", "x"],
         {
-            *_REPLACED,
-            "unproven-repair",
-            "unlisted-source",
-            "unknown-uid",
-            "undeployed-write-key",
-            "expired-lease",
-            "other-cluster-id",
-            "unchecked-server=URL",
-            *_CLUSTER,
+            *_REPLACED, "unproven-repair", "unlisted-source", "unknown-uid", "undeployed-write-key",
+            "expired-lease", "other-cluster-id", "unchecked-server=URL", *_CLUSTER,
         },
     ),
     "undo": (
@@ -178,7 +154,7 @@ WORDS: dict[str, tuple[list[str], set[str]]] = {
     ),
     "log settle": (["log", "settle", "l"], {"unknown-cluster", "other-cluster-id"}),
     "log prune": (["log", "prune", "--older-than", "9d", "--reason", "x"], {"only-copy"}),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WORDS)

@@ -52,19 +52,14 @@ def test_every_command_warns(
     command = [word.format_map(files) for word in words]
     monkeypatch.setenv("ETCDCTL_PASSWORD", "not-to-be-shown")
     unsafe = [
-        "--insecure-skip-tls-verify",
-        "--user",
-        "ada",
-        "--endpoints",
+        "--insecure-skip-tls-verify", "--user", "ada", "--endpoints",
         "http://127.0.0.1:1,https://127.0.0.1:1",
-    ]
+    ]  # fmt: skip
     assert run([*command, *NOBODY, *unsafe]) == 5
     told = capfd.readouterr()
     assert [line.startswith((UNCHECKED, IN_THE_CLEAR)) for line in told.err.splitlines()[:3]] == [
-        True,
-        True,
-        False,
-    ]
+        True, True, False,
+    ]  # fmt: skip
     assert "not-to-be-shown" not in told.out + told.err
     assert run([*command, *NOBODY, "--endpoints", "http://127.0.0.1:1"]) == 5
     assert "warning" not in capfd.readouterr().err

@@ -36,12 +36,10 @@ SAFETY = re.compile(
     r"|run|plan|leave-out|from|in)"
 )
 NEEDED = {
-    "delete": ["/k", "--reason", "x", ACKNOWLEDGEMENT],
-    "fix": ["/k", "--reason", "x"],
-    "undo": ["/k", "--reason", "x"],
-    "log settle": ["log"],
+    "delete": ["/k", "--reason", "x", ACKNOWLEDGEMENT], "fix": ["/k", "--reason", "x"],
+    "undo": ["/k", "--reason", "x"], "log settle": ["log"],
     "log prune": ["--older-than", "1d", "--reason", "x"],
-}
+}  # fmt: skip
 
 
 def walk(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
@@ -123,14 +121,8 @@ def test_the_safety_options_are_all_here() -> None:
     """An option that a command loses or gains shows; what is no safety option is on no list of ours."""
     found = {long for command in (*COMMANDS.values(), run_command) for long in options_of(command)}
     assert {
-        "--yes",
-        ACKNOWLEDGEMENT,
-        "--reason",
-        "--accept",
-        "--declare-key-lost",
-        "--run",
-        "--reveal",
-    } <= found
+        "--yes", ACKNOWLEDGEMENT, "--reason", "--accept", "--declare-key-lost", "--run", "--reveal",
+    } <= found  # fmt: skip
     assert {long for long in found if long.startswith("--accept")} == {"--accept"}
     assert SAFETY.fullmatch(ACKNOWLEDGEMENT)
 
@@ -228,11 +220,9 @@ def origins_of(name: str, *words: str) -> tuple[str, ...]:
 def test_origins_of_flags_variables_and_a_manifest(tmp_path: Path, monkeypatch: Patch) -> None:
     manifest = tmp_path / "m.yaml"
     flags = [
-        "kube-apiserver",
-        "--etcd-servers=https://m:1",
-        "--etcd-cafile=/m/ca",
+        "kube-apiserver", "--etcd-servers=https://m:1", "--etcd-cafile=/m/ca",
         "--encryption-provider-config=/m/e",
-    ]
+    ]  # fmt: skip
     manifest.write_text(json.dumps({"spec": {"containers": [{"command": flags}]}}))
     monkeypatch.setenv("ETCDCTL_CERT", "/v/cert")
     monkeypatch.setenv("ETCDCTL_KEY", "/v/key")

@@ -106,13 +106,11 @@ def test_anything_of_a_record_counts(changed: str) -> None:
 
 EARLIER = MemorySource(
     [
-        stored(AT + "gone", sealed("gone")),
-        stored(AT + "rotten", sealed("rotten")),
-        stored(AT + "same", sealed("same")),
-        stored(AT + "updated", sealed("updated")),
+        stored(AT + "gone", sealed("gone")), stored(AT + "rotten", sealed("rotten")),
+        stored(AT + "same", sealed("same")), stored(AT + "updated", sealed("updated")),
         stored(AT + "wrong-key", sealed("wrong-key")),
     ]
-)
+)  # fmt: skip
 LATER = MemorySource(
     [
         stored(AT + "new", sealed("new")),
@@ -128,12 +126,9 @@ def test_what_became_unreadable_comes_first() -> None:
     report = compared(EARLIER, LATER)
     rows = [(row.key.removeprefix(AT), row.change) for row in report.differences]
     assert rows == [
-        ("rotten", "unreadable-now"),
-        ("wrong-key", "unreadable-now"),
-        ("gone", "removed"),
-        ("updated", "changed"),
-        ("new", "added"),
-    ]
+        ("rotten", "unreadable-now"), ("wrong-key", "unreadable-now"), ("gone", "removed"),
+        ("updated", "changed"), ("new", "added"),
+    ]  # fmt: skip
     assert report.changes == {"unreadable-now": 2, "removed": 1, "changed": 1, "added": 1}
     lines = screen(report)
     assert lines[0] == "UNREADABLE NOW: 2 keys could be read in the earlier one; 5 of 6 keys differ"

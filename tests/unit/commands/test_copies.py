@@ -242,10 +242,8 @@ class TestOlderSnapshots:
         etcd.compact()
         (copy,) = only(look(etcd, KEY.decode(), snapshots=(old,))).copies
         assert (copy.place, copy.grade, copy.needs) == (
-            Place.SNAPSHOT,
-            Grade.DOUBTFUL,
-            [Rule.UNKNOWN_UID.value],
-        )
+            Place.SNAPSHOT, Grade.DOUBTFUL, [Rule.UNKNOWN_UID.value],
+        )  # fmt: skip
 
     def test_a_clone_that_wrote_to_this_key_alone(self, tmp_path: Path) -> None:
         """No newest key contradicts it; what is still kept of this one does."""

@@ -129,11 +129,8 @@ def test_a_moved_value_may_go_where_its_own_key_holds_the_same(home: bytes | Non
 def test_a_deletion_that_would_be_refused_is_not_advised() -> None:
     """Of two that look damaged only for what opens around them, the key may have had other bytes."""
     values = [
-        ("a", sealed("a")),
-        ("m", sealed("m", b"x" * 32)),
-        ("n", sealed("n", b"x" * 32)),
-        ("z", sealed("z")),
-    ]
+        ("a", sealed("a")), ("m", sealed("m", b"x" * 32)), ("n", sealed("n", b"x" * 32)), ("z", sealed("z")),
+    ]  # fmt: skip
     records = {f"/registry/secrets/shop/{name}": value for name, value in values}
     report = explained(MemorySource(records), "/registry/secrets/shop/m")
     assert report.finding is not None

@@ -101,12 +101,10 @@ def get(
 @pytest.mark.parametrize(
     ("holds", "names", "empty", "output"),
     [
-        (HOLDS, (), True, "json"),
-        (HOLDS, (), True, "yaml"),
-        (HOLDS, ("nix", "nought"), False, "json"),
+        (HOLDS, (), True, "json"), (HOLDS, (), True, "yaml"), (HOLDS, ("nix", "nought"), False, "json"),
         ({"/other/thing": b"x"}, (), False, "json"),
     ],
-)
+)  # fmt: skip
 def test_an_empty_list(holds: dict[str, bytes], names: tuple[str, ...], empty: bool, output: str) -> None:
     text, result, _ = get(holds, *names, resource="pods", output=output)
     assert (result.seen, result.empty, result.missing) == (0, empty, [("pods", name) for name in names])
@@ -293,12 +291,9 @@ def test_shown_values_print_nothing_of_themselves() -> None:
 
 PLAIN = b"never-to-be-shown-0123456789"
 LEAKS = [
-    PLAIN.decode(),
-    base64.b64encode(PLAIN).decode().rstrip("="),
-    PLAIN.hex(),
-    PLAIN.decode()[6:24],
+    PLAIN.decode(), base64.b64encode(PLAIN).decode().rstrip("="), PLAIN.hex(), PLAIN.decode()[6:24],
     base64.b64encode(PLAIN).decode()[8:28],
-]
+]  # fmt: skip
 NAME, KEY = "web", "/registry/secrets/shop/web"
 
 
@@ -348,11 +343,8 @@ PROTOBUF, JSON = recognisable(), recognisable_json()
 # What a list of Secrets, a document in a string and a manifest in a custom resource look like.
 ENCODED = base64.b64encode(PLAIN).decode()
 MANIFEST = {
-    "apiVersion": "v1",
-    "data": {"password": ENCODED},
-    "kind": "Secret",
-    "stringData": {"a": PLAIN.decode()},
-}
+    "apiVersion": "v1", "data": {"password": ENCODED}, "kind": "Secret", "stringData": {"a": PLAIN.decode()},
+}  # fmt: skip
 WIDGET_KEY = "/registry/example.com/widgets/shop/w-0"
 
 
@@ -403,11 +395,9 @@ BROKEN = {
     "encrypted twice": aescbc(aescbc(PROTOBUF)),
 }  # fmt: skip
 PLACES = {
-    "secrets": KEY,
-    "configmaps": "/registry/configmaps/shop/web",
-    "another prefix": "/kubernetes.io/secrets/shop/web",
-    "nobody's": "/registry/example.org/things/shop/web",
-}
+    "secrets": KEY, "configmaps": "/registry/configmaps/shop/web",
+    "another prefix": "/kubernetes.io/secrets/shop/web", "nobody's": "/registry/example.org/things/shop/web",
+}  # fmt: skip
 OUTPUTS = [
     *([["-o", name] for name in ("text", "wide", "yaml", "json")]),
     ["--raw"],

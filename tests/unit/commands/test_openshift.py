@@ -145,14 +145,10 @@ def test_the_file_of_another_api_server_says_nothing_about_them(resources: tuple
 
 SEALED = aesgcm(ROUTE, ROUTE_KEY)
 DAMAGED = {
-    "cut": SEALED[:-40],
-    "envelope": SEALED[:18],
-    "too-short": SEALED[:36],
-    "plain": b"no object",
-    "empty": b"",
-    "sealed": aesgcm(b"no object", ROUTE_KEY),
+    "cut": SEALED[:-40], "envelope": SEALED[:18], "too-short": SEALED[:36], "plain": b"no object",
+    "empty": b"", "sealed": aesgcm(b"no object", ROUTE_KEY),
     "unknown-envelope": b"k8s:enc:later:v9:" + SEALED,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("how", DAMAGED)

@@ -285,11 +285,8 @@ def test_a_source_lost_midway_is_incomplete_though_nothing_is_new(tmp_path: Path
 @pytest.mark.parametrize("output", list(SCAN_FORMS))
 def test_every_format_of_a_scan_of_hostile_keys(output: str) -> None:
     keys = [
-        b"/registry/\xff/x",
-        b"/registry/secrets/\x1b[2J/\xfe",
-        "/registry/a.b/\u202e/c/d".encode(),
-        b"\xff",
-    ]
+        b"/registry/\xff/x", b"/registry/secrets/\x1b[2J/\xfe", "/registry/a.b/\u202e/c/d".encode(), b"\xff",
+    ]  # fmt: skip
     source = MemorySource(stored(key, b"junk") for key in keys)
     stream = io.BytesIO()
     request = ScanRequest(

@@ -92,13 +92,9 @@ def test_what_holds_for_a_whole_lost_key_stands_once() -> None:
     assert revisions[0] < revisions[1]
     remedies = entry.pop("remedies")
     assert entry == {
-        "transformer": "aesgcm/v1/old",
-        "rule": "secrets,configmaps",
-        "resources": ["secrets"],
-        "key_fingerprint": None,
-        "failures": 300,
-        "of": 300,
-    }
+        "transformer": "aesgcm/v1/old", "rule": "secrets,configmaps", "resources": ["secrets"],
+        "key_fingerprint": None, "failures": 300, "of": 300,
+    }  # fmt: skip
     assert [remedy["action"].split()[0] for remedy in remedies] == ["Do", "Find", "Then", "Look"]
     assert not any("delete" in remedy["command"] for remedy in remedies)
     findings = document["findings"]

@@ -45,12 +45,8 @@ def test_what_the_other_server_wrote_is_never_damaged(server: str, jobs: int) ->
     way = result.report.summary.next
     assert way is not None
     assert shlex.split(way.command.line(reading(server)["run"])) == [
-        "etcdfix",
-        "encryption",
-        "check",
-        str(CASES / f"05-enc-{server}.json"),
-        "FILE",
-    ]
+        "etcdfix", "encryption", "check", str(CASES / f"05-enc-{server}.json"), "FILE",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("server", FAILING)

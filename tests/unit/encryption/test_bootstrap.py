@@ -153,14 +153,11 @@ def test_what_was_not_understood_leaves_no_byte_of_it(plaintext: bytes) -> None:
 @pytest.mark.parametrize(
     "stage",
     [
-        None,
-        "not*base64",
-        {"Content": 3},
-        {"Content": None},
+        None, "not*base64", {"Content": 3}, {"Content": None},
         {"Content": encoded(b"start-" + SECRET.encode())},
         {"Content": encoded(b"x" + stage_line(CONFIG))[:-4]},
     ],
-)
+)  # fmt: skip
 def test_a_damaged_stage_takes_nothing_with_it(stage: Any) -> None:
     found = of_json({"EncryptionConfig": {"Content": encoded(CONFIG)}, "EncryptionHash": stage})
     assert taken(found) == CONFIG

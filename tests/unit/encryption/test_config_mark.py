@@ -49,18 +49,10 @@ def test_a_merged_file_is_marked_and_no_other() -> None:
         re.sub(rb"merge\.(?=not-for-writing)", b"", MERGED),
     ],
     ids=[
-        "no-comments",
-        "blank",
-        "crlf",
-        "json",
-        "dense-json",
-        "wide-json",
-        "flow",
-        "sorted",
-        "escaped",
+        "no-comments", "blank", "crlf", "json", "dense-json", "wide-json", "flow", "sorted", "escaped",
         "no-maker",
     ],
-)
+)  # fmt: skip
 def test_it_survives_what_tools_do_to_a_file(changed: bytes) -> None:
     assert changed != MERGED
     assert made_by(changed) in {"merge", UNKNOWN_MAKER}

@@ -208,20 +208,14 @@ def test_a_path_stays_in_its_comment() -> None:
 _PROVIDERS = st.lists(
     st.sampled_from(
         [
-            IDENTITY,
-            provider("aescbc", a=KEY_1),
-            provider("aescbc", a=KEY_2),
-            provider("aescbc", b=KEY_1, a=KEY_3),
-            provider("aesgcm", a=KEY_1),
-            provider("secretbox", c=KEY_3),
-            kms("p"),
-            kms("q"),
-            kms("r", "v1"),
+            IDENTITY, provider("aescbc", a=KEY_1), provider("aescbc", a=KEY_2),
+            provider("aescbc", b=KEY_1, a=KEY_3), provider("aesgcm", a=KEY_1), provider("secretbox", c=KEY_3),
+            kms("p"), kms("q"), kms("r", "v1"),
         ]
     ),
     min_size=1,
     max_size=4,
-)
+)  # fmt: skip
 
 
 @st.composite

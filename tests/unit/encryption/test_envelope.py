@@ -35,12 +35,10 @@ def test_envelopes(data: bytes, envelope: Envelope, known: bool) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "aescbckey-2026-05-12T18:43:18+02:00",
-        "aescbckey-2026-05-12T18:43:18Z",
-        "secretboxkey-2026-05-12T18:43:18.123456789-11:30",
-        "2026-05-12T18:43:18z",
+        "aescbckey-2026-05-12T18:43:18+02:00", "aescbckey-2026-05-12T18:43:18Z",
+        "secretboxkey-2026-05-12T18:43:18.123456789-11:30", "2026-05-12T18:43:18z",
     ],
-)
+)  # fmt: skip
 def test_a_name_that_ends_in_a_time_is_whole(name: str) -> None:
     """k3s and RKE2 name what they rotate to like this; no configuration is needed to see its end."""
     data = b"k8s:enc:aescbc:v1:" + name.encode() + b":" + bytes(48)

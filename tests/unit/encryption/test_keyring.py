@@ -60,16 +60,11 @@ def test_it_has_no_dict_and_no_json() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "secrets",
-        "customresourcedefinitions.apiextensions.k8s.io",
-        "apiserver.config.k8s.io/v1beta1",
-        "EncryptionConfigurations",
-        "customResourceDefinitions.apiextensions.k8s.io",
-        "unix:///run/kms/kms1.sock",
-        "ALL-CAPITALS-WITH-DASHES-AND-LENGTH",
-        "",
+        "secrets", "customresourcedefinitions.apiextensions.k8s.io", "apiserver.config.k8s.io/v1beta1",
+        "EncryptionConfigurations", "customResourceDefinitions.apiextensions.k8s.io",
+        "unix:///run/kms/kms1.sock", "ALL-CAPITALS-WITH-DASHES-AND-LENGTH", "",
     ],
-)
+)  # fmt: skip
 def test_what_people_write_is_shown(text: str) -> None:
     assert not may_hold_key(text)
     assert shown(text) == go_quote(text)

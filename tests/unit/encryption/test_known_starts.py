@@ -214,11 +214,9 @@ def test_what_is_called_noise_at_once_is_recognised_by_nobody() -> None:
     source = random.Random(8)
     texts = [text for literals in STRUCTURES._by_head.values() for text, _, _ in literals]
     tails = (
-        b"",
-        b'{"kind":"' + b"x" * 300,
-        b"name: " + b"x" * 300,
+        b"", b'{"kind":"' + b"x" * 300, b"name: " + b"x" * 300,
         b"\xd9\xd9\xf7\xa2\x44kind\x43Pod" + bytes(300),
-    )
+    )  # fmt: skip
     called = 0
     for data in (*texts, *tails[1:], *(source.randbytes(64) for _ in range(300))):
         for flips in (0, 1, 8, 9, 20):

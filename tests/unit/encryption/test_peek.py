@@ -93,14 +93,10 @@ def test_too_little_to_see(provider: str) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"",
-        b"k8s\x00",
-        b"k8s:enc:",
-        b"k8s:enc:aesgcm:v1:",
-        b"k8s:enc:aesgcm:v2:key1:" + bytes(99),
+        b"", b"k8s\x00", b"k8s:enc:", b"k8s:enc:aesgcm:v1:", b"k8s:enc:aesgcm:v2:key1:" + bytes(99),
         b"k8s:enc:rot:v1:k:",
     ],
-)
+)  # fmt: skip
 def test_an_envelope_that_nobody_knows(data: bytes) -> None:
     assert peeked(RIGHT, data) == Peek(PeekState.NOT_POSSIBLE)
 
@@ -151,10 +147,8 @@ def test_a_name_that_goes_on_for_whole_blocks_is_no_damage(rest: str) -> None:
     listed = f'{{name: "key:{rest}", secret: {one}}}, {{name: key, secret: {one}}}'
     found = right(peeked(transformers(rule("secrets", aescbc=listed)), value))
     assert (found.transformer, found.named, found.opens) == (
-        f"aescbc/v1/key:{quote(rest, safe=':')}",
-        True,
-        True,
-    )
+        f"aescbc/v1/key:{quote(rest, safe=':')}", True, True,
+    )  # fmt: skip
 
 
 # --- what was done
@@ -270,11 +264,9 @@ def kms_peek(
 V1_GCM = first_version(encoders.aesgcm_body(PLAIN, ONE, NONCE12, ETCD_KEY))
 V1_CBC = first_version(encoders.aescbc_body(PLAIN, ONE, NONCE16))
 BODIES = {
-    "v1-gcm": ("v1", V1_GCM),
-    "v1-cbc": ("v1", V1_CBC),
-    "v2-key": ("v2", keyed()),
+    "v1-gcm": ("v1", V1_GCM), "v1-cbc": ("v1", V1_CBC), "v2-key": ("v2", keyed()),
     "v2-seed": ("v2", seeded()),
-}
+}  # fmt: skip
 
 
 def data_at(data: bytes, byte: int) -> int:
@@ -383,10 +375,8 @@ def test_a_kms_value_in_text_mode() -> None:
     plugin = Plugin(wrapped=ONE)
     v1 = first_version(gcm).replace(b"\n", b"\r\n")
     assert right(kms_peek(kms(plugin, "v1"), v1, plugin)).undone == (
-        Undone.TEXT_MODE,
-        "every CR LF was LF",
-        b"",
-    )
+        Undone.TEXT_MODE, "every CR LF was LF", b"",
+    )  # fmt: skip
     v2 = b"k8s:enc:kms:v2:prov:" + encoders.kms_v2_body(gcm, dek_source=b"wrapped")
     text = v2.replace(b"\n", b"\r\n")  # even the tag of the first field
     found = kms(plugin)

@@ -47,14 +47,9 @@ def holds(one: SameLook, data: bytes) -> bool:
 def bodies(source: random.Random) -> list[bytes]:
     noise = source.randbytes(source.choice((0, 20, 63, 64, 65, 300, 1200)))
     return [
-        noise,
-        b"more:" + noise,
-        b"of:" + noise,
-        "é".encode() + noise,
-        b"\xc3:" + noise,
-        source.randbytes(3) + b":" + noise,
-        b"18:43:18Z:" + noise,
-    ]
+        noise, b"more:" + noise, b"of:" + noise, "é".encode() + noise, b"\xc3:" + noise,
+        source.randbytes(3) + b":" + noise, b"18:43:18Z:" + noise,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -150,21 +150,15 @@ UNDER_TWO = tried(FailureReason.AUTHENTICATION_FAILED, NOT_AUTHENTIC, "aesgcm/v1
         ([CBC_ONE], b"k8s:enc:aescbc:v2:k:x", NO_PREFIX, []),
         ([kms("p")], b"k8s:enc:kms:v2:q:x", NO_PREFIX, []),
         (
-            [keyed("aesgcm", ("l", TWO)), IDENTITY],
-            gcm("k", ONE),
-            NO_AES_KEY,
+            [keyed("aesgcm", ("l", TWO)), IDENTITY], gcm("k", ONE), NO_AES_KEY,
             [tried(NO_KEY, NO_AES_KEY, "aesgcm/v1")],
         ),
         (
-            [keyed("aescbc", ("l", TWO))],
-            b"k8s:enc:aescbc:v1:",
-            NO_AES_KEY,
+            [keyed("aescbc", ("l", TWO))], b"k8s:enc:aescbc:v1:", NO_AES_KEY,
             [tried(NO_KEY, NO_AES_KEY, "aescbc/v1")],
         ),
         (
-            [keyed("secretbox", ("l", TWO))],
-            box("k", ONE),
-            NO_BOX_KEY,
+            [keyed("secretbox", ("l", TWO))], box("k", ONE), NO_BOX_KEY,
             [tried(NO_KEY, NO_BOX_KEY, "secretbox/v1")],
         ),
         ([GCM_TWO], gcm("k", ONE), NOT_AUTHENTIC, [UNDER_TWO]),
@@ -172,9 +166,7 @@ UNDER_TWO = tried(FailureReason.AUTHENTICATION_FAILED, NOT_AUTHENTIC, "aesgcm/v1
         ([keyed("aesgcm", ("k", TWO), ("k", TWO)), GCM_TWO], gcm("k", ONE), NOT_AUTHENTIC, [UNDER_TWO] * 3),
         # Different ones stand in brackets, across both levels.
         (
-            [keyed("aesgcm", ("l", TWO)), GCM_TWO],
-            gcm("k", ONE),
-            f"[{NO_AES_KEY}, {NOT_AUTHENTIC}]",
+            [keyed("aesgcm", ("l", TWO)), GCM_TWO], gcm("k", ONE), f"[{NO_AES_KEY}, {NOT_AUTHENTIC}]",
             [tried(NO_KEY, NO_AES_KEY, "aesgcm/v1"), UNDER_TWO],
         ),
         (
@@ -184,7 +176,7 @@ UNDER_TWO = tried(FailureReason.AUTHENTICATION_FAILED, NOT_AUTHENTIC, "aesgcm/v1
             [tried(FailureReason.NOT_BLOCK_MULTIPLE, NO_BLOCKS, "aescbc/v1/k", FP_ONE)],
         ),
     ],
-)
+)  # fmt: skip
 def test_failures(providers: list[str], data: bytes, message: str, attempts: list[Attempt]) -> None:
     failed = failure(for_secrets(*providers), data)
     assert failed.message == failed.failure.message == message
@@ -304,11 +296,8 @@ def test_provider_lists_of_one_resource_are_joined() -> None:
 def test_listing_names_keys_and_shows_no_bytes() -> None:
     reader = for_secrets(keyed("aescbc", ("k", ONE), ("l", TWO)), kms("p"), IDENTITY)
     assert names(reader) == [
-        ("aescbc/v1/k", FP_ONE),
-        ("aescbc/v1/l", FP_TWO),
-        ("kms/v2/p", ""),
-        ("identity", ""),
-    ]
+        ("aescbc/v1/k", FP_ONE), ("aescbc/v1/l", FP_TWO), ("kms/v2/p", ""), ("identity", ""),
+    ]  # fmt: skip
     assert repr(ONE)[2:-1] not in repr(reader.keys)
     assert FP_ONE != FP_TWO
 

@@ -49,14 +49,11 @@ CASES = [
     if outcome is not Outcome.READABLE
 ]
 HOSTILE_KEYS = [
-    b"/registry/secrets/shop/$(reboot)",
-    b"/registry/secrets/shop/a b;c'd\"e`f`",
-    b"/registry/secrets/-n/--help",
-    b"/registry/secrets/shop/\xff\xfe",
-    b"/registry/secrets/shop/a\n\x1b]0;x\x07",
-    "/registry/secrets/shop/\u202egnp.exe".encode(),
+    b"/registry/secrets/shop/$(reboot)", b"/registry/secrets/shop/a b;c'd\"e`f`",
+    b"/registry/secrets/-n/--help", b"/registry/secrets/shop/\xff\xfe",
+    b"/registry/secrets/shop/a\n\x1b]0;x\x07", "/registry/secrets/shop/\u202egnp.exe".encode(),
     b"/registry/secrets/shop/a?b=c&d#e%2f",
-]
+]  # fmt: skip
 TAG = Repair(RepairKind.BIT, "bit 3 of byte 9 of the ciphertext turned back", RepairProof.TAG)
 UNPROVEN = Repair(RepairKind.PREFIX, "one bit of the prefix k8s:enc:… put back", RepairProof.NONE)
 

@@ -101,14 +101,11 @@ def test_a_group_counts_resources_and_namespaces_and_keeps_the_most_urgent_as_it
 @pytest.mark.parametrize(
     "other",
     [
-        {"cause": Cause.PROTOBUF_DAMAGED.value},
-        {"outcome": Outcome.DECODE_FAILURE.value},
-        {"rule": "configmaps"},
-        {"transformer": "aescbc/v1/other"},
-        {"key_fingerprint": "sha256:1"},
+        {"cause": Cause.PROTOBUF_DAMAGED.value}, {"outcome": Outcome.DECODE_FAILURE.value},
+        {"rule": "configmaps"}, {"transformer": "aescbc/v1/other"}, {"key_fingerprint": "sha256:1"},
     ],
     ids=lambda other: next(iter(other)),
-)
+)  # fmt: skip
 def test_what_makes_another_group(other: dict[str, Any]) -> None:
     groups = Groups()
     groups.add(finding(), Member(NOW))

@@ -46,18 +46,12 @@ def test_no_marker_is_base64(text: str) -> None:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ("aGlkZGVu", "<6 bytes masked>"),
-        ("aGlkZGVuIQ==", "<7 bytes masked>"),
-        ("", "<0 bytes masked>"),
-        ("hidden!", "<7 bytes masked>"),
-        ("é", "<2 bytes masked>"),
-        ({"a": 1}, "<1 entries masked>"),
-        ([1, 2], "<2 entries masked>"),
-        (7, "<masked>"),
-        ("<7 bytes masked>", "<7 bytes masked>"),
+        ("aGlkZGVu", "<6 bytes masked>"), ("aGlkZGVuIQ==", "<7 bytes masked>"), ("", "<0 bytes masked>"),
+        ("hidden!", "<7 bytes masked>"), ("é", "<2 bytes masked>"), ({"a": 1}, "<1 entries masked>"),
+        ([1, 2], "<2 entries masked>"), (7, "<masked>"), ("<7 bytes masked>", "<7 bytes masked>"),
         ("<masked>", "<masked>"),
     ],
-)
+)  # fmt: skip
 def test_markers_tell_the_size(value: Any, expected: str) -> None:
     assert marker(value) == expected
 
@@ -101,10 +95,8 @@ def test_what_is_stored_where_secrets_are_is_masked_but_for_metadata() -> None:
     assert mask_secrets(value, secret=True) == 2
     assert value["metadata"] == secret()["metadata"]
     assert (value["data"], value["type"], value["kind"]) == (
-        "<1 entries masked>",
-        "<6 bytes masked>",
-        "ConfigMap",
-    )
+        "<1 entries masked>", "<6 bytes masked>", "ConfigMap",
+    )  # fmt: skip
     value = {"kind": "\n", "metadata": None}
     assert mask_secrets(value, secret=True) == 2
 
@@ -176,22 +168,14 @@ def test_what_was_cut_may_have_lost_the_kind_that_it_had() -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"\x06Secret", True),
-        (b"\x0aSecretList", True),
-        (b'{"kind":"Secret"}', True),
-        (b"kind: Secret\n", True),
-        (b'"{\\"kind\\":\\"Secret\\"}"', True),
-        (b'{"kind":"Secret', True),
-        (b"\x44kind\x46Secret", True),
-        (b"\x64kind\x6aSecretList", True),
-        (base64.b64encode(b'{"kind":"Secret"}'), True),
-        (b'"f:imagePullSecrets":{}', False),
-        (b"\x0eimagePullSecret", False),
-        (b'{"kind":"SecretProviderClass"}', False),
-        (b"k8s\x00\n\x06Sekret", False),
-        (base64.b64encode(b"nothing here"), False),
+        (b"\x06Secret", True), (b"\x0aSecretList", True), (b'{"kind":"Secret"}', True),
+        (b"kind: Secret\n", True), (b'"{\\"kind\\":\\"Secret\\"}"', True), (b'{"kind":"Secret', True),
+        (b"\x44kind\x46Secret", True), (b"\x64kind\x6aSecretList", True),
+        (base64.b64encode(b'{"kind":"Secret"}'), True), (b'"f:imagePullSecrets":{}', False),
+        (b"\x0eimagePullSecret", False), (b'{"kind":"SecretProviderClass"}', False),
+        (b"k8s\x00\n\x06Sekret", False), (base64.b64encode(b"nothing here"), False),
     ],
-)
+)  # fmt: skip
 def test_what_says_that_it_is_a_secret(data: bytes, said: bool) -> None:
     assert says_secret(data) is said
 
@@ -210,35 +194,25 @@ def test_objects_that_replace_nothing() -> None:
 def test_of_a_damaged_secret_only_what_the_key_confirms_is_shown() -> None:
     value = secret(
         metadata={
-            "name": "web",
-            "namespace": "other",
-            "uid": UID,
-            "generation": 1,
-            "creationTimestamp": "2026-11-21T01:34:40Z",
-            "deletionTimestamp": "hidden",
-            "labels": {"a": "b"},
+            "name": "web", "namespace": "other", "uid": UID, "generation": 1,
+            "creationTimestamp": "2026-11-21T01:34:40Z", "deletionTimestamp": "hidden", "labels": {"a": "b"},
             "{": "x",
         },
         **{"\x00": 1},
-    )
+    )  # fmt: skip
     assert mask_secrets(value, secret=True, damaged=Identity("shop", "web")) == 7
     assert value == {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {
-            "name": "web",
-            "uid": UID,
-            "generation": 1,
-            "creationTimestamp": "2026-11-21T01:34:40Z",
-            "namespace": "<5 bytes masked>",
-            "deletionTimestamp": "<6 bytes masked>",
-            "labels": "<1 entries masked>",
-            "<key of 1 bytes masked>": "<1 bytes masked>",
+            "name": "web", "uid": UID, "generation": 1, "creationTimestamp": "2026-11-21T01:34:40Z",
+            "namespace": "<5 bytes masked>", "deletionTimestamp": "<6 bytes masked>",
+            "labels": "<1 entries masked>", "<key of 1 bytes masked>": "<1 bytes masked>",
         },
         "data": "<1 entries masked>",
         "type": "<6 bytes masked>",
         "<key of 1 bytes masked>": "<masked>",
-    }
+    }  # fmt: skip
 
 
 def test_a_damaged_secret_without_metadata() -> None:

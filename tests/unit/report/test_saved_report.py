@@ -55,10 +55,8 @@ def test_json_and_jsonl_say_the_same(files: tuple[Path, Path]) -> None:
     one, two = map(load_report, files)
     assert one.findings == two.findings
     assert one.findings.keys() == {
-        b"/registry/secrets/shop/one",
-        b"/registry/secrets/shop/two",
-        b"/registry/secrets/shop/\xff",
-    }
+        b"/registry/secrets/shop/one", b"/registry/secrets/shop/two", b"/registry/secrets/shop/\xff",
+    }  # fmt: skip
     assert one.source.kube_system_uid == two.source.kube_system_uid == "uid-kube-system"
     for report, path in ((one, files[0]), (two, files[1])):
         assert report.encryption_config is not None
@@ -103,11 +101,9 @@ def test_the_smallest_report(tmp_path: Path) -> None:
 def finding(number: int, **other: Any) -> dict[str, Any]:
     """The least that a finding says."""
     said = {
-        "key": f"/registry/secrets/shop/web-{number:06}",
-        "outcome": "decrypt-failure",
-        "mod_revision": number,
-        "value_sha256": f"sha256:{number:064x}",
-    }
+        "key": f"/registry/secrets/shop/web-{number:06}", "outcome": "decrypt-failure",
+        "mod_revision": number, "value_sha256": f"sha256:{number:064x}",
+    }  # fmt: skip
     return said | other
 
 
@@ -165,13 +161,11 @@ def test_findings_that_are_not_those_that_were_counted(
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"mod_revision": "7"}, "Expected `int`"),
-        ({"key_base64": "%"}, "Invalid base64"),
-        ({"value_sha256": None}, "Expected `str`"),
-        ({"key": 7}, "Expected `str`"),
+        ({"mod_revision": "7"}, "Expected `int`"), ({"key_base64": "%"}, "Invalid base64"),
+        ({"value_sha256": None}, "Expected `str`"), ({"key": 7}, "Expected `str`"),
     ],
     ids=str,
-)
+)  # fmt: skip
 def test_one_wrong_among_very_many(tmp_path: Path, lines: bool, wrong: dict[str, Any], said: str) -> None:
     path = many(
         tmp_path / "r",

@@ -12,17 +12,10 @@ from etcdfix.verdicts.causes import CATALOGUE, Cause, CauseInfo
 
 # Causes that the product's contract says a change of the configuration can cure, those of a lost key among them.
 CURABLE = {
-    "resource-not-configured",
-    "provider-missing",
-    "key-name-missing",
-    "plaintext-not-allowed",
-    "key-renamed",
-    "wrong-key",
-    "authentication-failed",
-    "storage-prefix-changed",
-    "associated-data-unknown",
+    "resource-not-configured", "provider-missing", "key-name-missing", "plaintext-not-allowed", "key-renamed",
+    "wrong-key", "authentication-failed", "storage-prefix-changed", "associated-data-unknown",
     "crd-version-missing",
-}
+}  # fmt: skip
 
 
 def test_every_cause_is_in_the_catalogue_once() -> None:

@@ -30,15 +30,9 @@ NEWER = WHOLE._replace(whole=False, message='no kind "Pod" is registered for ver
 
 def right(**changes: Any) -> Peek:
     fields: dict[str, Any] = {
-        "rule": "secrets",
-        "transformer": GCM,
-        "key_fingerprint": "fp:0a1b2c3d",
-        "named": True,
-        "encoding": "protobuf",
-        "wrong_bits": 2,
-        "odds_bits": 98,
-        "candidates": 3,
-    }
+        "rule": "secrets", "transformer": GCM, "key_fingerprint": "fp:0a1b2c3d", "named": True,
+        "encoding": "protobuf", "wrong_bits": 2, "odds_bits": 98, "candidates": 3,
+    }  # fmt: skip
     return Peek(PeekState.RIGHT_KEY, **(fields | changes))
 
 
@@ -171,11 +165,8 @@ def test_ruling(name: str) -> None:
     for written in written_under:
         ruling = rule_on(seen(written, neighbours), peek)
         assert (ruling.cause, ruling.confidence, ruling.damage, ruling.open) == (
-            cause,
-            confidence,
-            damage,
-            more,
-        )
+            cause, confidence, damage, more,
+        )  # fmt: skip
         assert "\n" not in ruling.message
         assert not ruling.message.endswith(".")
         assert written in ruling.message

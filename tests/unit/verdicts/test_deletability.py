@@ -60,9 +60,7 @@ KEY = b"/registry/secrets/shop/web"
         ),
         (
             {
-                "outcome": Outcome.UNDETERMINED,
-                "cause": Cause.KMS_UNPROVEN,
-                "transformer": "kms/v2/p",
+                "outcome": Outcome.UNDETERMINED, "cause": Cause.KMS_UNPROVEN, "transformer": "kms/v2/p",
                 "fitting_key": "kms/v2/other of secrets",
             },
             Deletability.UNPROVEN,
@@ -75,7 +73,7 @@ KEY = b"/registry/secrets/shop/web"
         ({"outcome": Outcome.DECODE_FAILURE, "cause": Cause.ALLOCATOR_DAMAGED}, Deletability.NEVER),
         ({"outcome": Outcome.DECODE_FAILURE, "cause": Cause.PROTOBUF_DAMAGED}, Deletability.DELETABLE),
     ],
-)
+)  # fmt: skip
 def test_standing(change: dict[str, Any], standing: Deletability) -> None:
     assert deletability_of(examination(KEY, **change)) is standing
 

@@ -50,14 +50,9 @@ SECRET = GroupVersionKind("", "v1", "Secret")
 
 def seen(**changes: Any) -> Observation:
     fields: dict[str, Any] = {
-        "codec": StorageCodec.BUILTIN,
-        "owner_known": True,
-        "covered": Covered.COVERED,
-        "enveloped": False,
-        "envelope_known": False,
-        "envelope_transformer": "",
-        "resource": "secrets",
-    }
+        "codec": StorageCodec.BUILTIN, "owner_known": True, "covered": Covered.COVERED, "enveloped": False,
+        "envelope_known": False, "envelope_transformer": "", "resource": "secrets",
+    }  # fmt: skip
     return Observation(**(fields | changes))
 
 
@@ -112,15 +107,9 @@ def unopened(*reasons: str, overall: str = "", **changes: Any) -> Observation:
 
 def shape(**changes: Any) -> PlaintextShape:
     fields: dict[str, Any] = {
-        "size": 200,
-        "zeroed": False,
-        "starts_encrypted": False,
-        "magic_bits_off": 16,
-        "starts_json": False,
-        "ends_envelope": False,
-        "heals_magic": False,
-        "heals_as_text": False,
-    }
+        "size": 200, "zeroed": False, "starts_encrypted": False, "magic_bits_off": 16, "starts_json": False,
+        "ends_envelope": False, "heals_magic": False, "heals_as_text": False,
+    }  # fmt: skip
     return PlaintextShape(**(fields | changes))
 
 
@@ -161,12 +150,8 @@ def refused(
 
 def decoded(*inconsistencies: Inconsistency, **changes: Any) -> DecodedObject:
     fields: dict[str, Any] = {
-        "gvk": SECRET,
-        "name": b"web",
-        "namespace": b"shop",
-        "uid": b"u",
-        "encoding": "protobuf",
-    }
+        "gvk": SECRET, "name": b"web", "namespace": b"shop", "uid": b"u", "encoding": "protobuf",
+    }  # fmt: skip
     return DecodedObject(**(fields | changes), inconsistencies=inconsistencies)
 
 
@@ -605,10 +590,8 @@ def test_verdict(row: Row) -> None:
     assert (verdict.outcome, verdict.cause, verdict.confidence) == (row.outcome, row.cause, row.confidence)
     assert (verdict.apiserver, verdict.damage) == (row.apiserver, row.damage)
     assert (not verdict.settled, verdict.maybe_newer, verdict.key_proven) == (
-        row.waits,
-        row.newer,
-        row.key_proven,
-    )
+        row.waits, row.newer, row.key_proven,
+    )  # fmt: skip
     assert verdict.is_damage is (row.damage is PROVEN and not verdict.maybe_newer)
     assert verdict.message
     assert "\n" not in verdict.message
@@ -632,11 +615,8 @@ def test_verdict(row: Row) -> None:
 
 # Where an encryption key is right, or values around a value are: the rows of test_damage.py.
 RULED_ON_ELSEWHERE = {
-    Cause.STORAGE_PREFIX_CHANGED,
-    Cause.VALUE_MOVED,
-    Cause.ASSOCIATED_DATA_UNKNOWN,
-    Cause.NONCE_DAMAGED,
-}
+    Cause.STORAGE_PREFIX_CHANGED, Cause.VALUE_MOVED, Cause.ASSOCIATED_DATA_UNKNOWN, Cause.NONCE_DAMAGED,
+}  # fmt: skip
 
 
 def test_every_cause_has_a_branch_that_leads_to_it() -> None:
@@ -768,13 +748,9 @@ def test_the_worst_inconsistency_is_the_cause_and_the_rest_are_evidence() -> Non
     assert verdict.cause is Cause.RAW_JSON_INVALID
     assert verdict.message == "metadata.managedFields[0].fieldsV1: byte 9"
     assert [e.check for e in verdict.evidence] == [
-        "raw-json-invalid",
-        "int-or-string-invalid",
-        "identity-mismatch",
-        "kind-missing",
-        "invalid-utf8",
+        "raw-json-invalid", "int-or-string-invalid", "identity-mismatch", "kind-missing", "invalid-utf8",
         "unknown fields",
-    ]
+    ]  # fmt: skip
     assert verdict.evidence[3] == Evidence("kind-missing", "object", "no kind")
 
 

@@ -102,15 +102,10 @@ def test_whether_the_newest_value_under_a_key_opens(values: str, last: bool) -> 
 @pytest.mark.parametrize(
     ("failing", "opened", "last_failing"),
     [
-        ((3,), (), 3),
-        ((), (7,), 0),
-        ((3, 9), (), 9),
-        ((3, 9), (7,), 3),
-        ((9,), (7,), 0),
-        ((3, 6, 9), (7,), 6),
-        ((9,), (4, 10), 9),
+        ((3,), (), 3), ((), (7,), 0), ((3, 9), (), 9), ((3, 9), (7,), 3), ((9,), (7,), 0),
+        ((3, 6, 9), (7,), 6), ((9,), (4, 10), 9),
     ],
-)
+)  # fmt: skip
 def test_what_fails_later_counts_only_where_none_opens_in_between(
     failing: tuple[int, ...], opened: tuple[int, ...], last_failing: int
 ) -> None:

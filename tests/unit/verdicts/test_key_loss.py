@@ -20,30 +20,13 @@ NO, NONE_OPENS, MOST, MASS = KeyDoubt.NONE, KeyDoubt.NONE_OPENS, KeyDoubt.MOST_F
 @pytest.mark.parametrize(
     ("opened", "failed", "damaged", "doubt"),
     [
-        (0, 0, 0, NO),
-        (0, 1, 0, NO),
-        (0, 1, 1, NO),
-        (0, 2, 0, NONE_OPENS),
-        (0, 2, 1, NONE_OPENS),
-        (0, 2, 2, NO),
-        (0, 9, 8, NONE_OPENS),
-        (0, 9, 9, NO),
-        (1, 2, 0, NO),
-        (1, 9, 0, NO),
-        (0, 10, 9, NONE_OPENS),
-        (0, 10, 10, MASS),
-        (1, 10, 0, MOST),
-        (1, 10, 9, MOST),
-        (1, 10, 10, MASS),
-        (10, 10, 0, MOST),
-        (10, 10, 10, MASS),
-        (11, 10, 0, NO),
-        (11, 10, 10, NO),
-        (1000, 999, 999, NO),
-        (1000, 1000, 999, MOST),
-        (1000, 1000, 1000, MASS),
+        (0, 0, 0, NO), (0, 1, 0, NO), (0, 1, 1, NO), (0, 2, 0, NONE_OPENS), (0, 2, 1, NONE_OPENS),
+        (0, 2, 2, NO), (0, 9, 8, NONE_OPENS), (0, 9, 9, NO), (1, 2, 0, NO), (1, 9, 0, NO),
+        (0, 10, 9, NONE_OPENS), (0, 10, 10, MASS), (1, 10, 0, MOST), (1, 10, 9, MOST), (1, 10, 10, MASS),
+        (10, 10, 0, MOST), (10, 10, 10, MASS), (11, 10, 0, NO), (11, 10, 10, NO), (1000, 999, 999, NO),
+        (1000, 1000, 999, MOST), (1000, 1000, 1000, MASS),
     ],
-)
+)  # fmt: skip
 def test_what_points_at_the_key(opened: int, failed: int, damaged: int, doubt: KeyDoubt) -> None:
     assert doubt_by_numbers(opened=opened, failed=failed, damaged=damaged) is doubt
     # What is undetermined speaks neither for nor against the key.

@@ -282,9 +282,7 @@ def test_only_an_encoding_that_breaks_is_damage(kind: DecodeFailureKind) -> None
     [
         (PROTOBUF_MAGIC + b"\x0a\x09body", DecodeFailureKind.PROTOBUF, "unexpected EOF", True),
         (
-            PROTOBUF_MAGIC + b"\x0a\x00\x12\x04body\x1a\x00\x22",
-            DecodeFailureKind.PROTOBUF,
-            "illegal tag",
+            PROTOBUF_MAGIC + b"\x0a\x00\x12\x04body\x1a\x00\x22", DecodeFailureKind.PROTOBUF, "illegal tag",
             True,
         ),
         (PROTOBUF_MAGIC + b"\x0a", DecodeFailureKind.PROTOBUF, "unexpected EOF", True),
@@ -293,26 +291,22 @@ def test_only_an_encoding_that_breaks_is_damage(kind: DecodeFailureKind) -> None
         # A damaged length runs past an end that is there.
         (PROTOBUF_MAGIC + b"body" + WHOLE, DecodeFailureKind.PROTOBUF, "unexpected EOF", False),
         (
-            PROTOBUF_MAGIC + b"\x0a\x00\x12\x84\x08body" + WHOLE,
-            DecodeFailureKind.PROTOBUF,
-            "unexpected EOF",
-            False,
+            PROTOBUF_MAGIC + b"\x0a\x00\x12\x84\x08body" + WHOLE, DecodeFailureKind.PROTOBUF,
+            "unexpected EOF", False,
         ),
         # A quote that is gone, and padding of AES-CBC that is none any more.
         (b'{"kind":"S"}\n\x04\x04\x05\x04', DecodeFailureKind.JSON, "invalid character '\\x04'", False),
         # Everything is there, and one thing more.
         (
-            PROTOBUF_MAGIC + b"\x0a\x00\x12\x01b" + WHOLE + b"m",
-            DecodeFailureKind.PROTOBUF,
-            "unexpected EOF",
-            False,
+            PROTOBUF_MAGIC + b"\x0a\x00\x12\x01b" + WHOLE + b"m", DecodeFailureKind.PROTOBUF,
+            "unexpected EOF", False,
         ),
         (PROTOBUF_MAGIC + b"body", DecodeFailureKind.PROTOBUF, "unexpected EOF", False),
         (b'{"kind":\n', DecodeFailureKind.JSON, "json parse error: unexpected end of JSON input", False),
         (PROTOBUF_MAGIC + b"body", DecodeFailureKind.PROTOBUF, "illegal wireType 7", False),
         (PROTOBUF_MAGIC + b"\x0a\x09body", DecodeFailureKind.CONVERSION, "unexpected EOF", False),
     ],
-)
+)  # fmt: skip
 def test_what_ends_too_early(data: bytes, kind: DecodeFailureKind, message: str, *, early: bool) -> None:
     assert look_of_failure(data, failure(kind, message), refuse, is_whole, ()).ends_early == early
 

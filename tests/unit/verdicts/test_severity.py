@@ -34,12 +34,10 @@ def stake(key: str, behaviour: ServerBehaviour = CORRUPT, cause: Cause = Cause.P
 @pytest.mark.parametrize(
     ("behaviour", "severity"),
     [
-        (CORRUPT, Severity.BREAKS_NOW),
-        (BREAKS, Severity.BREAKS_NOW),
-        (EMPTY, Severity.ONE_OBJECT),
+        (CORRUPT, Severity.BREAKS_NOW), (BREAKS, Severity.BREAKS_NOW), (EMPTY, Severity.ONE_OBJECT),
         (ServerBehaviour.SERVES, Severity.ONE_OBJECT),
     ],
-)
+)  # fmt: skip
 def test_what_the_api_server_does_decides(behaviour: ServerBehaviour, severity: Severity) -> None:
     assert stake("/registry/pods/shop/web", behaviour).severity is severity
 

@@ -67,12 +67,10 @@ def test_namespaces_are_labels_everywhere(resource: GroupResource) -> None:
 @pytest.mark.parametrize(
     ("causes", "confidence"),
     [
-        (("raw-json-invalid",), CERTAIN),
-        (("invalid-utf8", "raw-json-invalid"), CERTAIN),
-        (("invalid-utf8",), LIKELY),
-        (("int-or-string-invalid", "kind-missing"), None),
+        (("raw-json-invalid",), CERTAIN), (("invalid-utf8", "raw-json-invalid"), CERTAIN),
+        (("invalid-utf8",), LIKELY), (("int-or-string-invalid", "kind-missing"), None),
     ],
-)
+)  # fmt: skip
 def test_contents(causes: tuple[str, ...], confidence: Confidence | None) -> None:
     odd = found(b"web", b"shop", SECRET, *causes)
     assert unwritable(odd, SECRETS, custom=False) is confidence

@@ -167,16 +167,11 @@ def test_where_it_would_take_longer_there_may_be_one(monkeypatch: Patch) -> None
 @pytest.mark.parametrize(
     ("data", "end"),
     [
-        (secret(), len(secret())),
-        (secret() + b"x", len(secret())),
-        (secret()[:-9], len(secret()) - 4),
-        (widget() + b"\n", len(widget()) + 1),
-        (widget() + b"\n\0", len(widget())),
-        (widget()[:-1], 0),
-        (b"[1]", 0),
-        (b"", 0),
+        (secret(), len(secret())), (secret() + b"x", len(secret())), (secret()[:-9], len(secret()) - 4),
+        (widget() + b"\n", len(widget()) + 1), (widget() + b"\n\0", len(widget())), (widget()[:-1], 0),
+        (b"[1]", 0), (b"", 0),
     ],
-)
+)  # fmt: skip
 def test_where_an_object_ends_that_stands_first(data: bytes, end: int) -> None:
     assert whole_start(data) == end
 

@@ -121,16 +121,10 @@ class World:
     def step(self) -> None:
         self.random.choice(
             [
-                self.secret,
-                self.secret,
-                self.secret,
-                self.pod,
-                self.pod,
-                self.workload,
-                self.custom,
+                self.secret, self.secret, self.secret, self.pod, self.pod, self.workload, self.custom,
                 self.definition,
             ]
-        )()
+        )()  # fmt: skip
 
     @property
     def secrets(self) -> list[bytes]:

@@ -84,10 +84,8 @@ def test_merge(merge: Merge, capfd: Captured) -> None:
     assert keys == ["aescbc/v1/k", "aescbc/v1/k", "identity"]
     (event,) = read_records(merge.log)
     assert report["audit_record"] == {
-        "path": str(merge.log),
-        "sequence": 1,
-        "hash": f"sha256:{event.link.sha256}",
-    }
+        "path": str(merge.log), "sequence": 1, "hash": f"sha256:{event.link.sha256}",
+    }  # fmt: skip
     assert (event.verb, event.type) == ("merge-configurations", "merge-configurations")
     for digest in [*(file["sha256"] for file in report["files"]), report["output"]["sha256"]]:
         assert digest in (event.detail or "")

@@ -64,10 +64,8 @@ def test_a_row_says_what_its_report_says(
     assert (document["kind"], document["exit_code"], document["left_out"]) == ("ReportMerge", 3, [])
     fields = ("cluster", "complete", "severity", "exit_code")
     assert [tuple(row[field] for field in fields) for row in document["reports"]] == [
-        ("uid-1", True, None, 0),
-        ("uid-2", True, "breaks-now", 1),
-        ("snapshot.db", False, None, 3),
-    ]
+        ("uid-1", True, None, 0), ("uid-2", True, "breaks-now", 1), ("snapshot.db", False, None, 3),
+    ]  # fmt: skip
     assert document["reports"][1]["counts"] == {
         "keys": 102, "readable": 100, "stale": 0, "decrypt_failures": 2, "decode_failures": 0, "inconsistent": 0,
         "undetermined": 0,

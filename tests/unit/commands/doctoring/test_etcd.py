@@ -279,10 +279,8 @@ def test_every_certificate_is_told(
     with speaking(authority.issue("doctor-server")) as endpoint:
         found = looked_at(NOW + away, endpoints=(endpoint,), **files)
     named = (
-        f"--cacert {authority.cert}",
-        f"--cert {client.cert}",
-        f"certificate of the server at {endpoint}",
-    )
+        f"--cacert {authority.cert}", f"--cert {client.cert}", f"certificate of the server at {endpoint}",
+    )  # fmt: skip
     assert [check.what.startswith(name) for check, name in zip(found, named, strict=True)] == [True] * 3
     assert [(check.state, words in check.what) for check in found[1:]] == [(state, True)] * 2
 

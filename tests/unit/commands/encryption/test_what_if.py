@@ -108,10 +108,8 @@ def test_what_nobody_could_judge_and_the_new_configuration_has_nothing_for_is_lo
     today = configuration(KMS, IDENTITY)
     report = compared({**ENVELOPED, **plain(2)}, today, configuration(*providers, resources=resources)).report
     assert (report.counts["becomes-unreadable"], report.counts["undetermined"], report.complete) == (
-        1,
-        0,
-        True,
-    )
+        1, 0, True,
+    )  # fmt: skip
     assert any("has nothing that opens them" in warning for warning in report.warnings)
 
 

@@ -130,10 +130,8 @@ def test_a_group_says_what_the_others_under_its_transformer_do(tmp_path: Path) -
     plan = plan_of(cluster, tmp_path, config=config)
     found = {(group.transformer, group.count, group.opened, group.pattern) for group in plan.groups}
     assert found == {
-        ("aescbc/v1/key1", 1, 1, False),
-        ("aescbc/v1/gone", 2, 0, True),
-        ("aescbc/v1/key2", 1, 0, False),
-    }
+        ("aescbc/v1/key1", 1, 1, False), ("aescbc/v1/gone", 2, 0, True), ("aescbc/v1/key2", 1, 0, False),
+    }  # fmt: skip
     assert [(left.key, left.why) for left in plan.left_out] == [(keys[5], "curable-by-configuration")]
 
 
@@ -162,11 +160,8 @@ def test_what_changed_since_the_scan_is_left_out(tmp_path: Path) -> None:
     plan = plan_of(cluster, tmp_path, after=later)
     assert [entry.name for entry in plan.entries] == ["still"]
     assert {left.key.rpartition("/")[2]: left.why for left in plan.left_out} == {
-        "gone": "gone",
-        "moved": "changed",
-        "other": "changed",
-        "fixed": "readable",
-    }
+        "gone": "gone", "moved": "changed", "other": "changed", "fixed": "readable",
+    }  # fmt: skip
 
 
 def test_what_a_deletion_would_refuse_whatever_is_declared_is_left_out(tmp_path: Path) -> None:
@@ -271,13 +266,10 @@ def three_lost() -> tuple[Cluster, list[str]]:
 @pytest.mark.parametrize(
     "place",
     [
-        None,
-        (IndexBuilder, "finish"),
-        (plan_module._Groups, "add"),
-        (SortedRows, "add"),
+        None, (IndexBuilder, "finish"), (plan_module._Groups, "add"), (SortedRows, "add"),
         (SortedRows, "finish"),
     ],
-)
+)  # fmt: skip
 def test_a_plan_that_was_interrupted_says_nothing_of_any_object(
     place: tuple[type, str] | None, tmp_path: Path, monkeypatch: Patch
 ) -> None:

@@ -100,23 +100,13 @@ def test_a_ciphertext_that_does_not_open(plugin: KMSPlugin, client_of: Client) -
 
 
 GO_SPELLING = {
-    "ABORTED": "Aborted",
-    "ALREADY_EXISTS": "AlreadyExists",
-    "CANCELLED": "Canceled",
-    "DATA_LOSS": "DataLoss",
-    "DEADLINE_EXCEEDED": "DeadlineExceeded",
-    "FAILED_PRECONDITION": "FailedPrecondition",
-    "INTERNAL": "Internal",
-    "INVALID_ARGUMENT": "InvalidArgument",
-    "NOT_FOUND": "NotFound",
-    "OUT_OF_RANGE": "OutOfRange",
-    "PERMISSION_DENIED": "PermissionDenied",
-    "RESOURCE_EXHAUSTED": "ResourceExhausted",
-    "UNAUTHENTICATED": "Unauthenticated",
-    "UNAVAILABLE": "Unavailable",
-    "UNIMPLEMENTED": "Unimplemented",
-    "UNKNOWN": "Unknown",
-}
+    "ABORTED": "Aborted", "ALREADY_EXISTS": "AlreadyExists", "CANCELLED": "Canceled", "DATA_LOSS": "DataLoss",
+    "DEADLINE_EXCEEDED": "DeadlineExceeded", "FAILED_PRECONDITION": "FailedPrecondition",
+    "INTERNAL": "Internal", "INVALID_ARGUMENT": "InvalidArgument", "NOT_FOUND": "NotFound",
+    "OUT_OF_RANGE": "OutOfRange", "PERMISSION_DENIED": "PermissionDenied",
+    "RESOURCE_EXHAUSTED": "ResourceExhausted", "UNAUTHENTICATED": "Unauthenticated",
+    "UNAVAILABLE": "Unavailable", "UNIMPLEMENTED": "Unimplemented", "UNKNOWN": "Unknown",
+}  # fmt: skip
 
 
 def test_a_code_that_says_no_is_an_answer() -> None:
@@ -225,14 +215,11 @@ def test_a_write_key_id_that_no_server_would_take(
 @pytest.mark.parametrize(
     ("code", "state"),
     [
-        ("PERMISSION_DENIED", PluginState.DENIED),
-        ("UNAUTHENTICATED", PluginState.DENIED),
-        ("UNIMPLEMENTED", PluginState.WRONG_VERSION),
-        ("UNAVAILABLE", PluginState.UNREACHABLE),
-        ("INTERNAL", PluginState.UNREACHABLE),
-        ("NOT_FOUND", PluginState.UNREACHABLE),
+        ("PERMISSION_DENIED", PluginState.DENIED), ("UNAUTHENTICATED", PluginState.DENIED),
+        ("UNIMPLEMENTED", PluginState.WRONG_VERSION), ("UNAVAILABLE", PluginState.UNREACHABLE),
+        ("INTERNAL", PluginState.UNREACHABLE), ("NOT_FOUND", PluginState.UNREACHABLE),
     ],
-)
+)  # fmt: skip
 def test_health_that_is_refused(code: str, state: PluginState, plugin: KMSPlugin, client_of: Client) -> None:
     plugin.health_refusal = Refusal(code, "because")
     assert client_of(plugin).check() == Health(state, f"rpc error: code = {GO_SPELLING[code]} desc = because")

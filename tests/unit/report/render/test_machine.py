@@ -51,11 +51,9 @@ SUMMARY = [
     "key_loss",
 ]  # fmt: skip
 ODD_KEYS = [
-    b"/registry/secrets/shop/\xff\xfe",
-    b"/registry/secrets/shop/\x00\x1b[2J\n",
-    "/registry/secrets/shop/\u202egnp.exe".encode(),
-    b"/registry/secrets/shop/\xc2\x9b31m\x7f",
-]
+    b"/registry/secrets/shop/\xff\xfe", b"/registry/secrets/shop/\x00\x1b[2J\n",
+    "/registry/secrets/shop/\u202egnp.exe".encode(), b"/registry/secrets/shop/\xc2\x9b31m\x7f",
+]  # fmt: skip
 
 
 def sample() -> list[Examination]:
@@ -100,12 +98,8 @@ def test_fields_stand_in_the_order_of_the_contract() -> None:
     assert list(report["source"]["segments"][0]) == ["from_key", "revision"]
     assert list(report["encryption_config"]) == ["path", "sha256"]
     assert list(report["scope"]) == [
-        "etcd_prefix",
-        "prefixes",
-        "resources",
-        "namespaces",
-        "kubernetes_version",
-    ]
+        "etcd_prefix", "prefixes", "resources", "namespaces", "kubernetes_version",
+    ]  # fmt: skip
     assert list(report["summary"]) == SUMMARY
     assert list(report["summary"]["by_resource"][0]) == ["group", "resource", *COUNTS]
     assert list(report["summary"]["by_cause"][0]) == ["cause", "outcome", "count", "example"]

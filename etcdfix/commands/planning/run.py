@@ -384,8 +384,12 @@ def _stopped(task: Task, refusal: RefusedByRule) -> RefusedByRule:
     )
     if refusal.rule == Rule.GONE:
         on = f"if an earlier run over this plan deleted it, name the --audit-log of that one; else {on}"
-    hint = f"{refusal.hint}; {on}" if refusal.hint else on
-    refusal.hint = hint
+    refusal.hint = f"{refusal.hint}; {on}" if refusal.hint else on
+    options = [option for one in (refusal, *refusal.also) for option in one.lift]
+    lifting = zip(options[::2], options[1::2], strict=True)
+    if refusal.command and not all(option == "--accept" and task.heeds(word) for option, word in lifting):
+        refusal.command = ""
+        refusal.lifted = "A run accepts nothing of which its plan says nothing: scan again, and make a new plan."
     return refusal
 
 

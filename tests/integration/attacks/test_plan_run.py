@@ -727,6 +727,8 @@ def test_a_dependent_that_makes_a_key_protected_in_the_middle(
     assert ran.code == 4, ran
     document = json.loads(ran.out)
     assert document["refusal"]["rule"] == "cluster-breaking"
+    assert document["refusal"]["command"] == ""
+    assert "goes through" not in ran.err
     assert len(document["objects"]) == 1
     assert sum(planned.there([*keys, key])) == 3
     planned.agree()

@@ -51,10 +51,12 @@ from etcdfix.remediation.audit.record import (
 from etcdfix.remediation.audit.syslog import Syslog
 from etcdfix.remediation.audit.verify import (
     LOG_IS_GONE,
+    WRITTEN_HERE,
     Anchor,
     Holder,
     broken,
     check_chain,
+    file_of,
     held_by,
     records_in,
     refuse_broken,
@@ -105,6 +107,7 @@ class AuditLog(Closing):
         self.recovered: tuple[Path, ...] = ()
         self._directory = directory
         self._descriptor = descriptor
+        WRITTEN_HERE.add(file_of(descriptor))
         self._step = step
         self._clock = clock
         self._syslog = syslog
@@ -175,6 +178,7 @@ class AuditLog(Closing):
         if self._descriptor >= 0:
             self.release()
             self._directory.forget(self.path.name + LOCK_SUFFIX)
+            WRITTEN_HERE.discard(file_of(self._descriptor))
             os.close(self._descriptor)
             self._descriptor = -1
             self._directory.close()

@@ -48,6 +48,9 @@ NO_HEAD_FILE: Final = "its head file is missing: nothing beside it says which re
 LOG_IS_GONE: Final = "the log is gone, and its head file is still there"
 """Such a log is not made anew."""
 
+WRITTEN_HERE: Final = set[tuple[int, int]]()
+"""Device and inode of each log that this process has open to write: it does not wait for itself to read one."""
+
 _BEGIN_ANEW: Final = "etcdfix log verify shows all of it; keep the file, and begin a new one with --audit-log"
 _MAX_HEAD_SIZE: Final = 256
 _MAX_HOLDER_SIZE: Final = 4096
@@ -265,7 +268,7 @@ def read_records(path: Path) -> Iterator[Record]:
     Raises:
         AuditLogUnreadable: The log cannot be read, or a line of it is no record.
     """
-    with _reading(path) as descriptor:
+    with _reading(path, by_its_writer=True) as descriptor:
         yield from records_in(descriptor, path)
 
 
@@ -313,6 +316,12 @@ def is_gone(path: Path) -> bool:
     return not is_there(path) and is_there(path.with_name(path.name + HEAD_SUFFIX))
 
 
+def file_of(descriptor: int) -> tuple[int, int]:
+    """Return what tells an open file from every other."""
+    found = os.fstat(descriptor)
+    return found.st_dev, found.st_ino
+
+
 def _lines(descriptor: int) -> Iterator[tuple[bytes, int]]:
     """Yield each line and its length; of a line that is too long, only its last part."""
     with open(descriptor, "rb", buffering=1 << 18, closefd=False) as file:
@@ -326,12 +335,13 @@ def _lines(descriptor: int) -> Iterator[tuple[bytes, int]]:
 
 
 @contextmanager
-def _reading(path: Path, wait_seconds: float = 10.0) -> Iterator[int]:
+def _reading(path: Path, wait_seconds: float = 10.0, *, by_its_writer: bool = False) -> Iterator[int]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             read_limited(descriptor, limit=0)  # a folder or a pipe shows itself here
-            if not lock(descriptor, fcntl.LOCK_SH, wait_seconds=wait_seconds):
+            ours = by_its_writer and file_of(descriptor) in WRITTEN_HERE
+            if not ours and not lock(descriptor, fcntl.LOCK_SH, wait_seconds=wait_seconds):
                 raise AuditLogUnreadable(f"audit log {path}: {held_by(path)}", hint="wait for it to finish")
             yield descriptor
         finally:

@@ -11,9 +11,12 @@ from etcdfix.cli.confirm import Terminal
 from etcdfix.model import GroupResource
 from etcdfix.remediation import present as present_module
 from etcdfix.remediation.members import ActiveAlarm, AlarmKind
+from etcdfix.remediation.saved_objects import RescueRecord
+from etcdfix.rescued import INDEX_NAME
 from etcdfix.testing.servers import EtcdServers
 from etcdfix.verdicts.protected import protected_reason
 from tests.support.attacks import seal
+from tests.support.audit_logs import own_directory
 from tests.support.change_runs import ACKNOWLEDGED, Ran, follow_up, typing
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, namespace_object, provider, secret
 from tests.support.plan_runs import DECLARED, LOST, Planned, at_object, mixed
@@ -270,6 +273,17 @@ def test_what_ends_the_memory_of_api_servers_is_asked_once_for_the_plan(planned:
     with planned.nothing_changes():
         refused(planned.work(*DECLARED[:-2]), f"needs {ends}")
     ran = planned.work(*DECLARED)
+    assert ran.code == 0, ran
+    assert planned.there(keys) == [False, False]
+
+
+def test_what_was_saved_is_read_from_the_log_that_the_run_writes(planned: Planned) -> None:
+    """A run holds the lock of its log, and does not wait for itself."""
+    keys = planned.to_delete("a", "b")
+    rescued = own_directory(planned.folder / "rescued")
+    (rescued / INDEX_NAME).write_bytes(b"")
+    RescueRecord(planned.places, rescued, cluster_uid="", resources=["secrets"]).announce("all")
+    ran = planned.work(*DECLARED, "--rescued", str(rescued))
     assert ran.code == 0, ran
     assert planned.there(keys) == [False, False]
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 
 from etcdfix import errors
-from etcdfix.cli.exit_codes import MEANINGS
+from etcdfix.cli.look import MEANINGS
 from etcdfix.cli.options import options_page
 from etcdfix.cli.root import cli
 from etcdfix.remediation.change import DELETE, PATCH, PUT, UNDO

@@ -12,7 +12,6 @@ import msgspec
 
 from etcdfix.apiserver.servers import APIAccess
 from etcdfix.cli.command import ChangingCommand
-from etcdfix.cli.confirm import Terminal, is_terminal
 from etcdfix.cli.inputs import configuration_of, gather_inputs
 from etcdfix.cli.keys import one_key
 from etcdfix.cli.look import api_access, record_paths
@@ -32,7 +31,16 @@ from etcdfix.cli.options import (
     kine_option,
     rescued_option,
 )
-from etcdfix.cli.output import require_output, say, say_lines, show_change, show_preview, words_as_typed
+from etcdfix.cli.output import (
+    Terminal,
+    is_terminal,
+    require_output,
+    say,
+    say_lines,
+    show_change,
+    show_preview,
+    words_as_typed,
+)
 from etcdfix.cli.progress import progress_of
 from etcdfix.commands.changing.outcome import outcome_report, refusal_report
 from etcdfix.commands.changing.preview import deletion_preview, fix_preview, undo_preview

@@ -7,9 +7,8 @@ from typing import Any
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import report_exit_code
 from etcdfix.cli.inputs import what_to_read
-from etcdfix.cli.look import api_access, read_files, record_paths, report_place
+from etcdfix.cli.look import api_access, read_files, record_paths, report_exit_code, report_place
 from etcdfix.cli.options import (
     access_options,
     audit_log_option,

@@ -7,10 +7,9 @@ from typing import Any, NoReturn
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ExitCode
 from etcdfix.cli.inputs import what_to_read
 from etcdfix.cli.keys import is_key, wanted_object
-from etcdfix.cli.look import Look, nothing, open_look, record_paths, report_place, where_to_look
+from etcdfix.cli.look import ExitCode, Look, nothing, open_look, record_paths, report_place, where_to_look
 from etcdfix.cli.options import look_options, namespace_options, where_else_options
 from etcdfix.cli.output import say, say_next
 from etcdfix.commands.explain import Explained, ExplainRequest, explain_key

@@ -10,10 +10,9 @@ from typing import Any, BinaryIO, Final
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ExitCode
 from etcdfix.cli.inputs import what_to_read
 from etcdfix.cli.keys import is_key, named_key, wanted_namespace
-from etcdfix.cli.look import record_paths
+from etcdfix.cli.look import ExitCode, record_paths
 from etcdfix.cli.options import (
     audit_log_option,
     form_option,

@@ -11,7 +11,6 @@ import click
 import msgspec
 
 from etcdfix.cli.command import ChangingCommand, Group, codes
-from etcdfix.cli.confirm import Terminal
 from etcdfix.cli.inputs import gather_inputs
 from etcdfix.cli.look import record_paths, report_place
 from etcdfix.cli.options import (
@@ -30,7 +29,7 @@ from etcdfix.cli.options import (
     syslog_option,
     timeout_option,
 )
-from etcdfix.cli.output import require_output, say, show_change, show_preview
+from etcdfix.cli.output import Terminal, require_output, say, show_change, show_preview
 from etcdfix.commands.log import list_backups, newest_records, verify_log
 from etcdfix.commands.opening import connect_for_intents
 from etcdfix.errors import EtcdfixError

@@ -8,9 +8,8 @@ from typing import Any, NoReturn
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import ExitCode
 from etcdfix.cli.inputs import what_to_read
-from etcdfix.cli.look import nothing, open_look
+from etcdfix.cli.look import ExitCode, nothing, open_look
 from etcdfix.cli.options import look_options
 from etcdfix.cli.output import say, say_next
 from etcdfix.commands.namespace import concerns_namespace, has_findings, namespace_report, terminating_names

@@ -12,11 +12,9 @@ import msgspec
 
 from etcdfix.cli.changing import request_fields, require_reason
 from etcdfix.cli.command import ChangingCommand, Command, codes
-from etcdfix.cli.confirm import Terminal
-from etcdfix.cli.exit_codes import ExitCode
 from etcdfix.cli.inputs import configuration_of, gather_inputs, what_to_read
 from etcdfix.cli.keys import named_key
-from etcdfix.cli.look import api_access, read_files, record_paths, report_place
+from etcdfix.cli.look import ExitCode, api_access, read_files, record_paths, report_place
 from etcdfix.cli.options import (
     CLUSTER_RULES,
     DELETION_RULES,
@@ -34,6 +32,7 @@ from etcdfix.cli.options import (
     whole_data_options,
 )
 from etcdfix.cli.output import (
+    Terminal,
     require_output,
     say,
     say_incomplete,

@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from etcdfix.cli.command import Group, codes
-from etcdfix.cli.exit_codes import ExitCode
-from etcdfix.cli.look import report_place
+from etcdfix.cli.look import ExitCode, report_place
 from etcdfix.cli.options import FILE, report_options
 from etcdfix.cli.output import say, say_incomplete
 from etcdfix.commands.diff_reports import diff_reports

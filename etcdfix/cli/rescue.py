@@ -10,10 +10,9 @@ import click
 import msgspec
 
 from etcdfix.cli.command import Command, codes
-from etcdfix.cli.exit_codes import report_exit_code
 from etcdfix.cli.inputs import gather_inputs, what_to_read
 from etcdfix.cli.keys import is_key, named_key, wanted_namespace
-from etcdfix.cli.look import api_access, record_paths, report_place
+from etcdfix.cli.look import api_access, record_paths, report_exit_code, report_place
 from etcdfix.cli.options import (
     FILE,
     access_options,

@@ -10,10 +10,9 @@ import click
 from click.core import ParameterSource
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.exit_codes import scan_exit_code
 from etcdfix.cli.inputs import what_to_read
 from etcdfix.cli.keys import wanted_scope
-from etcdfix.cli.look import ReportPlace, open_look
+from etcdfix.cli.look import ReportPlace, open_look, scan_exit_code
 from etcdfix.cli.options import FILE, look_options, scope_options
 from etcdfix.cli.output import say, say_incomplete, say_nothing_examined
 from etcdfix.commands.orphans import orphans_report
@@ -22,8 +21,8 @@ from etcdfix.commands.scanning.pipeline import FAILING
 from etcdfix.errors import ConfigurationError
 from etcdfix.model import Outcome
 from etcdfix.report.advice.whole import plugin_troubles
-from etcdfix.report.baseline import load_baseline
 from etcdfix.report.render import FORMS, SCAN_FORMS, Writer
+from etcdfix.report.saved_report import load_baseline
 from etcdfix.text.commands import RunOptions
 from etcdfix.text.notes import Note
 

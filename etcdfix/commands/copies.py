@@ -33,14 +33,13 @@ from etcdfix.remediation.backup.folder import with_records
 from etcdfix.remediation.identify import identify
 from etcdfix.remediation.offers import offers, shown_of, ways_of
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.report.advice.change import Beside
+from etcdfix.report.advice.finding import Beside
 from etcdfix.report.advice.ways import first_way
-from etcdfix.report.copies import CopiesReport, ObjectCopies, ObjectState
+from etcdfix.report.copies import CopiesReport, Grade, ObjectCopies, ObjectState
 from etcdfix.report.model import Remedy
 from etcdfix.report.origin import report_origin, shown_scope
 from etcdfix.report.rows import Rows, SortedRows, turn_of
 from etcdfix.report.saved_report import SavedReport
-from etcdfix.report.shown_copy import Grade
 from etcdfix.scope import KeyRange, ResolvedScope, ScopeRequest
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display, likely_prefixes

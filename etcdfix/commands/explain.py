@@ -36,11 +36,10 @@ from etcdfix.remediation.backup.folder import with_records
 from etcdfix.remediation.identify import identify
 from etcdfix.remediation.offers import Offer, offers, shown_of, ways_of
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.report.advice.change import Beside as Surroundings
+from etcdfix.report.advice.finding import Beside as Surroundings
 from etcdfix.report.advice.finding import may_be_deleted
 from etcdfix.report.advice.ways import WayKind, first_way
-from etcdfix.report.explain import ExplainReport, Shows
-from etcdfix.report.history import History
+from etcdfix.report.explain import ExplainReport, History, Shows
 from etcdfix.report.impact import Impact
 from etcdfix.report.model import Remedy
 from etcdfix.report.origin import report_origin

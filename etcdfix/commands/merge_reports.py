@@ -9,9 +9,8 @@ from pathlib import Path
 import msgspec
 
 from etcdfix.inputs.inputfile import NO_ROOM
-from etcdfix.report.counts import COUNTED, Counts
-from etcdfix.report.head import lost_midway
-from etcdfix.report.merge import LeftOutReport, MergedReport, ReportMerge
+from etcdfix.report.diff import LeftOutReport, MergedReport, ReportMerge
+from etcdfix.report.model import COUNTED, Counts
 from etcdfix.report.origin import TOOL, shown_word, timestamp
 from etcdfix.report.saved_report import (
     CUT,
@@ -21,6 +20,7 @@ from etcdfix.report.saved_report import (
     contradictions,
     open_report,
 )
+from etcdfix.report.scan import lost_midway
 
 _NOTHING_WRONG, _FINDINGS, _INCOMPLETE, _NO_REPORT = 0, 1, 3, 5
 

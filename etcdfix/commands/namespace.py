@@ -29,13 +29,14 @@ from etcdfix.graph.namespaces import (
 from etcdfix.model import Outcome
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.remediation.offers import ways_at_hand
-from etcdfix.report.advice.change import unsafe_deletion
-from etcdfix.report.advice.finding import ways_out
+from etcdfix.report.advice.finding import unsafe_deletion, ways_out
 from etcdfix.report.advice.ways import WayKind, first_way, risks_to_accept
 from etcdfix.report.model import Remedy
-from etcdfix.report.namespace import MissingAPI, NamespaceReport, NamespaceStep
-from etcdfix.report.namespace_steps import (
+from etcdfix.report.namespace import (
     MOST_STEPS,
+    MissingAPI,
+    NamespaceReport,
+    NamespaceStep,
     api_steps,
     definition_steps,
     finalizer_steps,

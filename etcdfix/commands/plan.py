@@ -24,8 +24,7 @@ from etcdfix.maybe_newer import SimilarValues
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.report.model import ReportBaseline
 from etcdfix.report.origin import TOOL, shown_configuration, shown_word, timestamp
-from etcdfix.report.plan import DeletionPlan, PlanGroup, PlanSource
-from etcdfix.report.plan_entry import PlanEntry, decision_on, declaration
+from etcdfix.report.plan import DeletionPlan, PlanEntry, PlanGroup, PlanSource, decision_on, declaration
 from etcdfix.report.planfile import sealed
 from etcdfix.report.rows import Rows
 from etcdfix.report.saved_report import SavedReport

@@ -21,11 +21,10 @@ from etcdfix.in_scope import beside, pages_in, resolved, searched_for
 from etcdfix.interruptions import interruptions_held
 from etcdfix.model import Outcome
 from etcdfix.report.advice.whole import awaited_plugins, first_step, plugin_problems, undetermined_problem
-from etcdfix.report.baseline import Baseline
-from etcdfix.report.counts import KMSPluginSummary
-from etcdfix.report.model import Header
+from etcdfix.report.model import Header, KMSPluginSummary
 from etcdfix.report.origin import TOOL, shown_configuration, shown_scope, shown_source, shown_word, timestamp
 from etcdfix.report.render import Writer
+from etcdfix.report.saved_report import Baseline
 from etcdfix.report.scan import ScanReport
 from etcdfix.report.tally import CAP
 from etcdfix.scope import ScopeRequest

@@ -19,12 +19,19 @@ from etcdfix.copies.revisions import kept_copy, life_told
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import Confidence, Outcome, ReadableRevision
 from etcdfix.remediation.checks.value import AS_IT_IS
-from etcdfix.report.advice.change import NOT_TO_KINE, Beside, granted, repair_risks, revealed
-from etcdfix.report.advice.finding import NOT_LOOKED, ways_out
+from etcdfix.report.advice.finding import (
+    NOT_LOOKED,
+    NOT_TO_KINE,
+    Beside,
+    granted,
+    repair_risks,
+    revealed,
+    ways_out,
+)
 from etcdfix.report.advice.ways import WayKind, other_copies, risks_to_accept
+from etcdfix.report.copies import Grade, ShownCopy
 from etcdfix.report.model import Remedy
 from etcdfix.report.origin import same_fields
-from etcdfix.report.shown_copy import Grade, ShownCopy
 from etcdfix.rules import MEANINGS, Rule, refuse
 from etcdfix.storagekey import display
 from etcdfix.text import commands

@@ -25,8 +25,15 @@ from etcdfix.remediation.cluster import Acceptances, Cluster
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.intent import DONE, operator_for
 from etcdfix.remediation.settle import open_intents_of, settle_intent
-from etcdfix.report.plan import DeletionPlan
-from etcdfix.report.plan_entry import DECLARE_KEY_LOST, Decision, PlanEntry, decision_on, is_breaking, meaning
+from etcdfix.report.plan import (
+    DECLARE_KEY_LOST,
+    Decision,
+    DeletionPlan,
+    PlanEntry,
+    decision_on,
+    is_breaking,
+    meaning,
+)
 from etcdfix.report.planfile import plan_key
 from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import display

@@ -10,8 +10,18 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.report.cases import Case, CaseState, whole_case
-from etcdfix.report.document import Column, Document, Kind, Status, Step, Steps, Table
+from etcdfix.report.document import (
+    Case,
+    CaseState,
+    Column,
+    Document,
+    Kind,
+    Status,
+    Step,
+    Steps,
+    Table,
+    whole_case,
+)
 from etcdfix.report.document import State as DocumentState
 from etcdfix.report.model import SourcedReport
 from etcdfix.text.commands import Command

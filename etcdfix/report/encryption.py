@@ -13,8 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from etcdfix.model import KeyOfRule
-from etcdfix.report.cases import Case, CaseState, whole_case
 from etcdfix.report.document import (
+    Case,
+    CaseState,
     Column,
     Document,
     Kind,
@@ -25,6 +26,7 @@ from etcdfix.report.document import (
     Steps,
     Table,
     stakes,
+    whole_case,
     wide_table,
 )
 from etcdfix.report.model import ReportConfiguration, SourcedReport

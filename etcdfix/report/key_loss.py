@@ -9,8 +9,7 @@ import msgspec
 
 from etcdfix.report.advice.ways import first_way
 from etcdfix.report.advice.whole import doubt_in, ways_of_lost_key
-from etcdfix.report.counts import TransformerSummary
-from etcdfix.report.model import LostKey, Remedy
+from etcdfix.report.model import LostKey, Remedy, TransformerSummary
 from etcdfix.report.tally import MAX_NAMES, OTHERS
 from etcdfix.storagekey import ResourcePrefix, StorageCodec, display
 from etcdfix.text.commands import RunOptions

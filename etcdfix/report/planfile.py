@@ -30,8 +30,7 @@ from etcdfix.inputs.inputfile import (
 )
 from etcdfix.inputs.ownfiles import PLAN_KIND
 from etcdfix.report.model import API_VERSION, other_version
-from etcdfix.report.plan import DeletionPlan
-from etcdfix.report.plan_entry import LeftOut, PlanDecision, PlanEntry
+from etcdfix.report.plan import DeletionPlan, LeftOut, PlanDecision, PlanEntry
 from etcdfix.report.rows import Rows
 from etcdfix.report.saved_report import Kind
 

@@ -10,21 +10,19 @@ import msgspec
 
 from etcdfix.model import Confidence, Outcome, ServerBehaviour
 from etcdfix.report.cause import CauseList, CausePage
-from etcdfix.report.change import ChangeReport
+from etcdfix.report.change import ChangeReport, PlanRunReport
 from etcdfix.report.compare import ComparisonReport
 from etcdfix.report.configurations import EncryptionCheckReport, EncryptionMergeReport
 from etcdfix.report.copies import CopiesReport
-from etcdfix.report.diff import ReportDiff
+from etcdfix.report.diff import ReportDiff, ReportMerge
 from etcdfix.report.doctor import DoctorReport
 from etcdfix.report.encryption import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
 from etcdfix.report.explain import ExplainReport
 from etcdfix.report.log import BackupList, BackupPruning, LogSettling, LogVerification
-from etcdfix.report.merge import ReportMerge
 from etcdfix.report.model import API_VERSION, Finding
 from etcdfix.report.namespace import NamespaceReport
 from etcdfix.report.orphans import OrphansReport
 from etcdfix.report.plan import DeletionPlan
-from etcdfix.report.plan_run import PlanRunReport
 from etcdfix.report.recover import EncryptionRecoverReport
 from etcdfix.report.rescue import RescueReport
 from etcdfix.report.scan import ScanReport

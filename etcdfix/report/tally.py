@@ -7,8 +7,17 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from etcdfix.model import GroupResource, Outcome
-from etcdfix.report.counts import COUNTED, CauseSummary, Counts, ResourceSummary, TransformerSummary
-from etcdfix.report.model import Status, StatusCause, StatusDetails, Summary
+from etcdfix.report.model import (
+    COUNTED,
+    CauseSummary,
+    Counts,
+    ResourceSummary,
+    Status,
+    StatusCause,
+    StatusDetails,
+    Summary,
+    TransformerSummary,
+)
 from etcdfix.storagekey import ResourcePrefix, display
 from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.deletability import FAILED, IDENTITY

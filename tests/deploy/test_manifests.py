@@ -8,7 +8,7 @@ import click
 import kubernetes_validate
 import pytest
 
-from etcdfix.cli.exit_codes import ExitCode
+from etcdfix.cli.look import ExitCode
 from etcdfix.cli.root import cli
 from etcdfix.sources.connection import parse_timeout
 from tests.support.kubelet import DEPLOY, MANIFESTS, Manifest, documents, job_spec, pods, the_only

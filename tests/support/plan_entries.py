@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from etcdfix.report.plan_entry import PlanEntry
+from etcdfix.report.plan import PlanEntry
 
 
 def entry(order: int = 1, **change: Any) -> PlanEntry:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.cli.exit_codes import ExitCode, scan_exit_code
+from etcdfix.cli.look import ExitCode, scan_exit_code
 from etcdfix.commands.scan import ScanResult
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.sources.snapshot import SnapshotSource

@@ -11,7 +11,7 @@ from etcdfix.remediation.audit.record import Result, Verb, unicode_text
 from etcdfix.remediation.change import Change
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.intent import DONE
-from etcdfix.report.advice.change import unsafe_deletion
+from etcdfix.report.advice.finding import unsafe_deletion
 from etcdfix.report.change import ChangeReport, FollowUp, Refusal
 from etcdfix.report.origin import TOOL, timestamp
 from etcdfix.storagekey import display

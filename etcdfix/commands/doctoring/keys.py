@@ -11,9 +11,8 @@ from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Ending, Progress, examine_all
 from etcdfix.examine_jobs import Helpers
 from etcdfix.report.advice.whole import PLUGIN_REMEDIES, doubt_in
-from etcdfix.report.counts import TransformerSummary
 from etcdfix.report.doctor import WORST_FIRST, Check, fail, ok, unknown, warn
-from etcdfix.report.model import Summary
+from etcdfix.report.model import Summary, TransformerSummary
 from etcdfix.report.tally import Tally
 from etcdfix.sources.base import Source, has_keys
 from etcdfix.storagekey import likely_prefixes

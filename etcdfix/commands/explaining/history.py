@@ -19,7 +19,7 @@ from etcdfix.errors import SourceError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress
 from etcdfix.model import Confidence, KeptRevision, Outcome
-from etcdfix.report.history import History, KeptWrite
+from etcdfix.report.explain import History, KeptWrite
 from etcdfix.report.objects import Form, Viewer
 from etcdfix.sources.base import Source
 from etcdfix.sources.wal.model import LoggedWrite, WriteKind

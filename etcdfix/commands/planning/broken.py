@@ -13,7 +13,7 @@ from etcdfix.errors import SourceError
 from etcdfix.graph.assess import came_out
 from etcdfix.maybe_newer import NOT_THE_OBJECT, Similarity, SimilarValues, in_our_tables
 from etcdfix.model import GroupResource, Outcome
-from etcdfix.report.plan_entry import LeftOut
+from etcdfix.report.plan import LeftOut
 from etcdfix.report.rows import SortedRows
 from etcdfix.report.saved_report import ReportedFinding, SavedFindings
 from etcdfix.spool import Spool

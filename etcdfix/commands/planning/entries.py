@@ -23,7 +23,7 @@ from etcdfix.graph.uses import Role
 from etcdfix.model import Outcome, ReadableRevision
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.remediation.offers import at_hand
-from etcdfix.report.plan_entry import PlanEntry, declaration, is_breaking
+from etcdfix.report.plan import PlanEntry, declaration, is_breaking
 from etcdfix.rescued import SavedObject
 from etcdfix.rules import Rule, acceptance
 from etcdfix.sources.base import Source

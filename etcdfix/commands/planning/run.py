@@ -54,8 +54,7 @@ from etcdfix.remediation.run import (
     leaving_out,
     workload_of,
 )
-from etcdfix.report.plan import DeletionPlan
-from etcdfix.report.plan_entry import Decision
+from etcdfix.report.plan import Decision, DeletionPlan
 from etcdfix.report.planfile import decided_digest
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display

@@ -14,12 +14,10 @@ from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.record import unicode_text
 from etcdfix.remediation.cluster import Cluster
 from etcdfix.remediation.run import leaving_out
-from etcdfix.report.change import Fact, FollowUp, preview_of, told
+from etcdfix.report.change import Fact, FollowUp, PlanRunReport, RunObject, preview_of, told
 from etcdfix.report.document import Column, Document, Kind, Table
 from etcdfix.report.origin import TOOL, timestamp
-from etcdfix.report.plan import DeletionPlan
-from etcdfix.report.plan_entry import Decision
-from etcdfix.report.plan_run import PlanRunReport, RunObject
+from etcdfix.report.plan import Decision, DeletionPlan
 from etcdfix.storagekey import display
 from etcdfix.text.commands import scan
 from etcdfix.text.safetext import key_base64, quote_command, safe_text

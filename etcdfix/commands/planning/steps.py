@@ -16,8 +16,7 @@ from etcdfix.model import Outcome
 from etcdfix.report.advice.finding import undetermined_way
 from etcdfix.report.advice.ways import recovered_configuration
 from etcdfix.report.model import Remedy
-from etcdfix.report.plan import PlanGroup, PlanStep
-from etcdfix.report.plan_entry import PlanEntry, is_breaking
+from etcdfix.report.plan import PlanEntry, PlanGroup, PlanStep, is_breaking
 from etcdfix.report.rows import Rows, SortedRows
 from etcdfix.text import commands
 from etcdfix.text.commands import Command, Part, RunOptions

@@ -17,7 +17,7 @@ from etcdfix.model import Evidence
 from etcdfix.readable_revision import ReadableRevisions, Sought
 from etcdfix.repair import unasked
 from etcdfix.report.compact import with_evidence
-from etcdfix.report.counts import DoubtfulNames
+from etcdfix.report.model import DoubtfulNames
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
 from etcdfix.verdicts.causes import Cause

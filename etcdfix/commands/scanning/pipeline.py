@@ -16,15 +16,13 @@ from etcdfix.examine_all import View
 from etcdfix.model import Outcome, ReadableRevision, ServerBehaviour
 from etcdfix.readable_revision import Sought
 from etcdfix.remediation.offers import at_hand, remedy_of, saved_of
-from etcdfix.report.advice.change import Beside
-from etcdfix.report.advice.finding import ways_out
+from etcdfix.report.advice.finding import Beside, ways_out
 from etcdfix.report.advice.ways import first_way
 from etcdfix.report.compact import CompactFinding, CompactFindings, shown_digest, with_evidence
-from etcdfix.report.counts import COUNTED, NewFindings
 from etcdfix.report.finding import finding_from, is_finding, status_cause
 from etcdfix.report.groups import Group, Groups, Member, member_of_lost_key
 from etcdfix.report.key_loss import KeyLosses, Lost, Place, places_of
-from etcdfix.report.model import Finding, Remedy, Summary
+from etcdfix.report.model import COUNTED, Finding, NewFindings, Remedy, Summary
 from etcdfix.report.render import Writer
 from etcdfix.report.tally import Tally
 from etcdfix.sources.base import Source

@@ -9,7 +9,7 @@ from etcdfix.copies.model import Sameness
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import RepairKind
 from etcdfix.remediation.facts import must_be_had
-from etcdfix.report.advice.change import repair_risks
+from etcdfix.report.advice.finding import repair_risks
 from etcdfix.rules import Rule, refuse, unless_accepted
 from etcdfix.text.commands import fix
 

@@ -14,8 +14,7 @@ from etcdfix.model import ClusterIdentity, KnownBy, StoredValue
 from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.cluster import Acceptances, Cluster
 from etcdfix.remediation.same_etcd import older_state, other_etcd, other_id
-from etcdfix.report.plan import DeletionPlan
-from etcdfix.report.plan_entry import DECLARE_KEY_LOST, PlanEntry, meaning
+from etcdfix.report.plan import DECLARE_KEY_LOST, DeletionPlan, PlanEntry, meaning
 from etcdfix.report.planfile import plan_key, time_of
 from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import display

@@ -12,9 +12,9 @@ from etcdfix.copies.model import Place
 from etcdfix.errors import RefusedByRule
 from etcdfix.maybe_newer import NOT_THE_OBJECT, in_our_tables
 from etcdfix.model import Outcome, RepairKind, RepairProof
-from etcdfix.report.advice.change import repair_risks
-from etcdfix.report.plan_entry import DECLARE_KEY_LOST
-from etcdfix.report.plan_entry import declaration as declared_by
+from etcdfix.report.advice.finding import repair_risks
+from etcdfix.report.plan import DECLARE_KEY_LOST
+from etcdfix.report.plan import declaration as declared_by
 from etcdfix.rules import Rule, refuse, unless_accepted
 from etcdfix.storagekey import display
 from etcdfix.text.commands import Command, RunOptions, explain, fix, get

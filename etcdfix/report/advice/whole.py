@@ -17,8 +17,7 @@ from etcdfix.report.advice.ways import (
     recovered_configuration,
     two_writers,
 )
-from etcdfix.report.counts import KMSPluginSummary, TransformerSummary
-from etcdfix.report.model import Remedy, Summary
+from etcdfix.report.model import KMSPluginSummary, Remedy, Summary, TransformerSummary
 from etcdfix.report.tally import OTHERS
 from etcdfix.text import commands
 from etcdfix.text.commands import Part, RunOptions

@@ -53,9 +53,9 @@ def _writer(form: str, stream: BinaryIO, run: RunOptions, cap: int) -> Writer:
 
             return JUnitWriter(stream, run)
         case "csv" | "name" | "status":
-            from etcdfix.report.render import findings
+            from etcdfix.report.render import rows
 
-            makers = {"csv": findings.CSVWriter, "name": findings.NameWriter, "status": findings.StatusWriter}
+            makers = {"csv": rows.CSVWriter, "name": rows.NameWriter, "status": rows.StatusWriter}
             return makers[form](stream)
         case "metrics":
             from etcdfix.report.render.metrics import MetricsWriter

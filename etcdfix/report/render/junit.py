@@ -15,12 +15,11 @@ from xml.etree.ElementTree import Element, SubElement, tostring  # written here,
 
 import msgspec
 
-from etcdfix.report.cases import Case, CaseState
-from etcdfix.report.document import Document
+from etcdfix.report.document import Case, CaseState, Document
 from etcdfix.report.model import SourcedReport
 from etcdfix.report.render.rows import WaitingLines
 from etcdfix.report.render.text import text_lines
-from etcdfix.report.scan_cases import FAILING, finding_case, scan_case
+from etcdfix.report.scan import FAILING, finding_case, scan_case
 from etcdfix.text.commands import RunOptions
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.times import seconds_between

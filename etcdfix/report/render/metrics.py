@@ -14,10 +14,9 @@ from typing import Any, BinaryIO, Final
 
 from etcdfix import __version__
 from etcdfix.model import GroupResource, Outcome
-from etcdfix.report.counts import COUNTED
-from etcdfix.report.head import lost_midway
+from etcdfix.report.model import COUNTED
 from etcdfix.report.render.rows import EndWriter
-from etcdfix.report.scan import ScanReport
+from etcdfix.report.scan import ScanReport, lost_midway
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.times import seconds_between, unix_seconds
 from etcdfix.text.words import fit

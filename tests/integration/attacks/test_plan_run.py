@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from etcdfix.cli.confirm import Terminal
+from etcdfix.cli.output import Terminal
 from etcdfix.model import GroupResource
 from etcdfix.remediation import present as present_module
 from etcdfix.remediation.members import ActiveAlarm, AlarmKind

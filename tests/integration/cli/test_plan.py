@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from etcdfix.model import KeptRevision, key_id_digest
-from etcdfix.report.plan import DeletionPlan
-from etcdfix.report.plan_entry import PlanEntry
+from etcdfix.report.plan import DeletionPlan, PlanEntry
 from etcdfix.report.planfile import load_plan
 from etcdfix.sources.live import LiveSource
 from tests.support.change_runs import BROKEN, Ran, Registry

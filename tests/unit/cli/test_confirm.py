@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from etcdfix.cli.confirm import Terminal
+from etcdfix.cli.output import Terminal
 from tests.support.change_runs import typing
 from tests.support.fixtures import Captured, Patch
 
@@ -121,7 +121,7 @@ def test_real_terminal(call: str, expected: bytes, change: str) -> None:
         "nothing": expected, "prefix": expected[:-1], "suffix": expected + b"/more", "case": expected.upper(),
         "other": b"no",
     }[change]  # fmt: skip
-    script = f"from etcdfix.cli.confirm import Terminal\nprint(Terminal(yes=False).{call})"
+    script = f"from etcdfix.cli.output import Terminal\nprint(Terminal(yes=False).{call})"
     master, slave = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-c", script], stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from etcdfix import errors
-from etcdfix.cli.exit_codes import ExitCode, scan_exit_code
+from etcdfix.cli.look import ExitCode, scan_exit_code
 from etcdfix.commands.scan import ScanResult
 from etcdfix.commands.scanning.pipeline import FAILING
 from etcdfix.model import Outcome

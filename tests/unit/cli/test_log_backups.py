@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import yaml
 
-from etcdfix.cli import confirm
+from etcdfix.cli import output
 from etcdfix.cli.root import run
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.audit.verify import verify
@@ -188,7 +188,7 @@ class TestPrune:
         ground.change()
         ground.change()
         typed = iter(["1", "2"])
-        monkeypatch.setattr(confirm, "is_terminal", lambda: True)
+        monkeypatch.setattr(output, "is_terminal", lambda: True)
         monkeypatch.setattr("click.prompt", lambda *_, **__: next(typed))
         words = ["prune", *AGED, "--accept", "only-copy"]
         code, _, err = backup(capfd, ground, *words)
@@ -201,7 +201,7 @@ class TestPrune:
         assert str(verify(ground.log).head) in out
 
     def test_without_a_terminal_only_yes(self, capfd: Captured, ground: Ground, monkeypatch: Patch) -> None:
-        monkeypatch.setattr(confirm, "is_terminal", lambda: False)
+        monkeypatch.setattr(output, "is_terminal", lambda: False)
         ground.change()
         code, found = document(capfd, ground, "log-pruning", "prune", *AGED, "--accept", "only-copy")
         assert (code, found["refusal"]["rule"], found["exit_code"]) == (4, "not-confirmed", 4)

@@ -16,10 +16,9 @@ from etcdfix.copies.search import Places
 from etcdfix.examine import Examiner, Reading
 from etcdfix.model import StoredValue
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.report.copies import CopiesReport, ObjectCopies, ObjectState
+from etcdfix.report.copies import CopiesReport, Grade, ObjectCopies, ObjectState
 from etcdfix.report.document import Table
 from etcdfix.report.render import FORMS
-from etcdfix.report.shown_copy import Grade
 from etcdfix.rules import Rule
 from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Source

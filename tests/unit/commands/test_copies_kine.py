@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.report.copies import ObjectState
-from etcdfix.report.shown_copy import Grade
+from etcdfix.report.copies import Grade, ObjectState
 from etcdfix.rules import Rule
 from etcdfix.sources.kine import KineSource
 from etcdfix.text.commands import RunOptions

@@ -14,8 +14,7 @@ from etcdfix.copies.search import Places
 from etcdfix.errors import SourceError
 from etcdfix.model import KeptRevision, StoredValue
 from etcdfix.report.document import State
-from etcdfix.report.explain import AttemptResult, ExplainReport, Shows
-from etcdfix.report.history import History
+from etcdfix.report.explain import AttemptResult, ExplainReport, History, Shows
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions
 from tests.support.fixtures import Patch

@@ -18,8 +18,8 @@ from etcdfix.examine_all import no_progress
 from etcdfix.graph.cluster import index_cluster
 from etcdfix.remediation.surroundings import look_at_all
 from etcdfix.report.advice.whole import doubt_in
-from etcdfix.report.counts import TransformerSummary
-from etcdfix.report.plan_entry import DECLARE_KEY_LOST
+from etcdfix.report.model import TransformerSummary
+from etcdfix.report.plan import DECLARE_KEY_LOST
 from etcdfix.rules import MEANINGS, Rule
 from etcdfix.verdicts.deletability import IDENTITY as UNENCRYPTED
 from etcdfix.verdicts.key_loss import BY_NUMBERS

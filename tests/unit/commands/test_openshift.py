@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.cli.exit_codes import ExitCode, scan_exit_code
+from etcdfix.cli.look import ExitCode, scan_exit_code
 from etcdfix.cli.root import run
 from etcdfix.commands.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.scope import ScopeRequest

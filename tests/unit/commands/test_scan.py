@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from etcdfix.cli.exit_codes import ExitCode, scan_exit_code
+from etcdfix.cli.look import ExitCode, scan_exit_code
 from etcdfix.commands.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.errors import ConfigurationError, SourceUnreachable
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.report.baseline import load_baseline
-from etcdfix.report.counts import NewFindings
-from etcdfix.report.head import found_line
+from etcdfix.report.model import NewFindings
 from etcdfix.report.render import SCAN_FORMS
+from etcdfix.report.saved_report import load_baseline
+from etcdfix.report.scan import found_line
 from etcdfix.scope import ScopeRequest
 from etcdfix.spool import Spool
 from etcdfix.storagekey import StorageLayout

@@ -22,7 +22,7 @@ from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import no_progress
 from etcdfix.model import ClusterIdentity, Confidence, GroupResource, KnownBy, Outcome, StoredValue
 from etcdfix.remediation.offers import offers
-from etcdfix.report.shown_copy import Grade
+from etcdfix.report.copies import Grade
 from etcdfix.rules import Rule
 from etcdfix.scope import InRanges, KeyRange
 from etcdfix.sources.base import Source

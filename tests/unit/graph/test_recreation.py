@@ -16,7 +16,7 @@ from etcdfix.graph.recreation_rules import (
     labels_of,
 )
 from etcdfix.model import StoredValue
-from etcdfix.report.plan_entry import PlanEntry
+from etcdfix.report.plan import PlanEntry
 from tests.support.impact_objects import Cluster, owner
 from tests.support.lost_key import (
     CERT_MANAGER,

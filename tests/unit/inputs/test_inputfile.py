@@ -20,9 +20,8 @@ from etcdfix.errors import EtcdfixError
 from etcdfix.inputs.inputfile import STANDARD_INPUT, mapped_input, open_input, read_input
 from etcdfix.inputs.manifest import load_manifest
 from etcdfix.remediation.backup.file import read_backup
-from etcdfix.report.baseline import load_baseline
 from etcdfix.report.planfile import load_plan
-from etcdfix.report.saved_report import load_report
+from etcdfix.report.saved_report import load_baseline, load_report
 from etcdfix.sources.etcd import tls
 from etcdfix.sources.snapshot import SnapshotSource
 from tests.support.reports import header

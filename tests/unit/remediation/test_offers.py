@@ -11,7 +11,7 @@ from etcdfix.copies.model import Copy, Freshness, Place, Sameness, Wanted, Way
 from etcdfix.model import ClusterIdentity, Confidence, Outcome, Repair, RepairKind, RepairProof
 from etcdfix.remediation.offers import Offer, best_of, offers, remedy_of, shown_of, ways_of
 from etcdfix.report.advice.ways import first_way
-from etcdfix.report.shown_copy import Grade
+from etcdfix.report.copies import Grade
 from etcdfix.rules import Rule
 from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions

@@ -13,8 +13,7 @@ from etcdfix.errors import RefusedByRule
 from etcdfix.graph.model import Risk, RiskReason
 from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.run import RunRequest, Workload, workload_of
-from etcdfix.report.plan import DeletionPlan
-from etcdfix.report.plan_entry import Decision, PlanEntry, decision_on
+from etcdfix.report.plan import Decision, DeletionPlan, PlanEntry, decision_on
 from etcdfix.rules import MEANINGS, Rule
 from tests.support.lost_key import LiveMemory, base, examiner_of, lose, request_for, scan_to
 from tests.support.plan_entries import entry, fixable

@@ -23,11 +23,10 @@ from etcdfix.model import (
     ServerBehaviour,
 )
 from etcdfix.remediation.offers import ways_at_hand
-from etcdfix.report.advice.change import Beside
+from etcdfix.report.advice.finding import Beside
 from etcdfix.report.advice.ways import WayKind, first_way, is_warning
 from etcdfix.report.advice.whole import first_step, ways_of_lost_key
-from etcdfix.report.counts import CauseSummary
-from etcdfix.report.model import Remedy, Summary
+from etcdfix.report.model import CauseSummary, Remedy, Summary
 from etcdfix.text.commands import ACKNOWLEDGEMENT, RunOptions
 from etcdfix.verdicts.causes import CATALOGUE, Cause
 from etcdfix.verdicts.damage import Damage

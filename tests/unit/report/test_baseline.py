@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from etcdfix.model import Outcome
-from etcdfix.report.baseline import Baseline, load_baseline
 from etcdfix.report.finding import finding_from
 from etcdfix.report.render import SCAN_FORMS
+from etcdfix.report.saved_report import Baseline, load_baseline
 from etcdfix.text.commands import RunOptions
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination

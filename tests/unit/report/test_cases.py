@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 
-from etcdfix.report.cases import CaseState
 from etcdfix.report.doctor import Check, DoctorReport, State
+from etcdfix.report.document import CaseState
 from etcdfix.report.model import Tool
 from etcdfix.report.render import write
 from etcdfix.text.commands import Command, RunOptions

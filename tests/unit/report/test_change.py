@@ -16,7 +16,7 @@ from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.intent import DONE
 from etcdfix.remediation.run import Task
 from etcdfix.report.change import ChangeReport
-from etcdfix.report.plan_entry import Decision
+from etcdfix.report.plan import Decision
 from etcdfix.report.render.text import text_lines
 from etcdfix.text.commands import RunOptions
 from tests.support.plan_entries import entry

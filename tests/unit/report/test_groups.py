@@ -13,8 +13,7 @@ import pytest
 from etcdfix.model import Outcome
 from etcdfix.report.advice.ways import WayKind
 from etcdfix.report.finding import finding_from
-from etcdfix.report.group_words import where
-from etcdfix.report.groups import Groups, Member
+from etcdfix.report.groups import Groups, Member, where
 from etcdfix.report.model import Finding, LostKey, Remedy, Summary
 from etcdfix.report.render.text import TextWriter, text_lines
 from etcdfix.report.scan import ScanReport

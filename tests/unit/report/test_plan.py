@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 
 from etcdfix.report.model import ReportBaseline, ReportConfiguration, Tool
-from etcdfix.report.plan import DeletionPlan, PlanGroup, PlanSource, PlanStep
-from etcdfix.report.plan_entry import LeftOut, PlanEntry, declaration
+from etcdfix.report.plan import DeletionPlan, LeftOut, PlanEntry, PlanGroup, PlanSource, PlanStep, declaration
 from etcdfix.report.render import write
 from etcdfix.report.render.text import text_lines
 from etcdfix.text.commands import RunOptions

@@ -21,8 +21,7 @@ from etcdfix.model import StoredValue
 from etcdfix.remediation.checks.plan import Expectation, expectation_of
 from etcdfix.remediation.cluster import Acceptances, Cluster
 from etcdfix.report import planfile
-from etcdfix.report.plan import DeletionPlan
-from etcdfix.report.plan_entry import LeftOut
+from etcdfix.report.plan import DeletionPlan, LeftOut
 from etcdfix.report.planfile import load_plan, sealed
 from etcdfix.report.render.machine import JSONWriter
 from etcdfix.rules import Rule

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from etcdfix.model import Evidence, Outcome, ServerBehaviour
-from etcdfix.report.counts import TransformerSummary
+from etcdfix.report.model import TransformerSummary
 from etcdfix.report.tally import CAP, MAX_NAMES, OTHERS, Tally
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.damage import Damage

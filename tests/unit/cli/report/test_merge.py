@@ -12,7 +12,7 @@ import pytest
 
 from etcdfix.cli.root import run
 from etcdfix.model import Outcome
-from etcdfix.report.counts import NewFindings
+from etcdfix.report.model import NewFindings
 from etcdfix.report.schema import SCHEMAS
 from tests.support.fixtures import Captured, Patch
 from tests.support.saved_scans import findings, write_report

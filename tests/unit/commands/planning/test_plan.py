@@ -26,8 +26,7 @@ from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import Assessment
 from etcdfix.model import KeptRevision, Revision, StoredValue
-from etcdfix.report.plan import DeletionPlan
-from etcdfix.report.plan_entry import PlanEntry
+from etcdfix.report.plan import DeletionPlan, PlanEntry
 from etcdfix.report.render.machine import JSONWriter
 from etcdfix.report.rows import SortedRows
 from etcdfix.sources.base import Source

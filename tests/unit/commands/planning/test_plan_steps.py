@@ -9,8 +9,7 @@ import pytest
 
 from etcdfix.commands.planning.steps import in_order, steps_for
 from etcdfix.report import rows as sorted_rows
-from etcdfix.report.plan import PlanGroup, PlanStep
-from etcdfix.report.plan_entry import PlanEntry, declaration
+from etcdfix.report.plan import PlanEntry, PlanGroup, PlanStep, declaration
 from etcdfix.text.commands import RunOptions
 from tests.support.fixtures import Patch
 from tests.support.lost_key import base

@@ -15,7 +15,7 @@ from etcdfix.model import Outcome
 from etcdfix.report.finding import finding_from
 from etcdfix.report.model import Summary
 from etcdfix.report.render.junit import JUnitWriter
-from etcdfix.report.scan_cases import WHOLE
+from etcdfix.report.scan import WHOLE
 from etcdfix.text.commands import RunOptions
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from etcdfix import __version__
-from etcdfix.report.counts import CauseSummary, ResourceSummary, TransformerSummary
 from etcdfix.report.finding import finding_from
-from etcdfix.report.model import Scope, Summary
+from etcdfix.report.model import CauseSummary, ResourceSummary, Scope, Summary, TransformerSummary
 from etcdfix.report.render.metrics import MetricsWriter
 from tests.support.examinations import examination
 from tests.support.metrics import Samples, names, read_metrics, series, value

@@ -43,9 +43,7 @@ def test_a_syslog_that_cannot_be_reached(registry: Registry, tmp_path: Path, mor
     assert verify(registry.log).state is ChainState.WHOLE
 
 
-def test_it_is_said_too_where_the_change_fails(
-    registry: Registry, tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_it_is_said_too_where_change_fails(registry: Registry, tmp_path: Path, monkeypatch: Patch) -> None:
     def not_sent(*_arguments: object) -> NoReturn:
         raise TransactionNotSent("no endpoint could be reached")
 

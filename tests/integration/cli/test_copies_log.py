@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from etcdfix.testing.places import Wanted, find_tools
-from etcdfix.testing.servers import EtcdServer
 from tests.integration.cli.test_copies import copies, put_back
 from tests.support.apiserver import EtcdStore
 from tests.support.change_runs import Registry
+from tests.support.fixtures import StartEtcd
 from tests.support.objects import aescbc, config_map, secret
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
@@ -68,7 +67,7 @@ def test_every_value_comes_back_at_its_revision(logged: Registry) -> None:
 
 
 def test_a_log_of_another_cluster_is_never_offered(
-    logged: Registry, start_local_etcd: Callable[..., EtcdServer], tmp_path: Path
+    logged: Registry, start_local_etcd: StartEtcd, tmp_path: Path
 ) -> None:
     fill(logged)
     shutil.copytree(wal_of(logged).parent, tmp_path / "copied")
@@ -90,7 +89,7 @@ def test_a_log_of_another_cluster_is_never_offered(
 
 def part(
     logged: Registry,
-    start_local_etcd: Callable[..., EtcdServer],
+    start_local_etcd: StartEtcd,
     folder: Path,
     *,
     idle: bool = False,
@@ -126,9 +125,7 @@ def part(
     return parted
 
 
-def test_the_log_of_a_clone_is_never_offered(
-    logged: Registry, start_local_etcd: Callable[..., EtcdServer], tmp_path: Path
-) -> None:
+def test_log_of_clone_is_never_offered(logged: Registry, start_local_etcd: StartEtcd, tmp_path: Path) -> None:
     """It has the same kube-system uid, and its own snap/db agrees with it."""
     parted = part(logged, start_local_etcd, tmp_path)
     told = copies(logged, "--in", f"log:{tmp_path}/clone/member/wal")
@@ -152,7 +149,7 @@ def test_the_log_of_a_clone_is_never_offered(
 
 @pytest.mark.parametrize("beside", [True, False])
 def test_the_log_of_a_restored_clone_is_never_offered(
-    logged: Registry, start_local_etcd: Callable[..., EtcdServer], tmp_path: Path, beside: bool
+    logged: Registry, start_local_etcd: StartEtcd, tmp_path: Path, beside: bool
 ) -> None:
     """A new cluster id, where the token is another one; its log begins with the snapshot."""
     part(logged, start_local_etcd, tmp_path, idle=True, restored="another-token")
@@ -172,7 +169,7 @@ def test_the_log_of_a_restored_clone_is_never_offered(
 
 
 def test_nothing_of_a_clone_is_likely_while_the_cluster_is_idle(
-    logged: Registry, start_local_etcd: Callable[..., EtcdServer], tmp_path: Path
+    logged: Registry, start_local_etcd: StartEtcd, tmp_path: Path
 ) -> None:
     """Its log alone: nothing contradicts it, but it made revisions to which this etcd has not come."""
     parted = part(logged, start_local_etcd, tmp_path, idle=True)
@@ -202,9 +199,7 @@ def test_nothing_of_a_clone_is_likely_while_the_cluster_is_idle(
     assert best == ["certain"] * COUNT
 
 
-def test_a_value_that_changed_on_disk_does_not_make_the_log_another_ones(
-    logged: Registry, tmp_path: Path
-) -> None:
+def test_value_that_changed_on_disk_does_not_make_log_another_ones(logged: Registry, tmp_path: Path) -> None:
     """The file beside the log has other bytes at the same revision: those here are the damaged ones."""
     fill(logged)
     key, value = logged.put("shop/rotten", aescbc(secret("rotten"))), aescbc(secret("rotten"))

@@ -26,7 +26,6 @@ from tests.support.kubernetes_api import (
     TOKEN,
     Answer,
     KubernetesAPI,
-    read_error,
     status_answer,
 )
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, provider, secret
@@ -114,9 +113,7 @@ def test_key_that_cannot_be_typed(registry: Registry) -> None:
     assert "\x1b" not in ran.out + ran.err
 
 
-def test_declared_key_is_typed_back_at_a_terminal_even_with_yes(
-    registry: Registry, monkeypatch: Patch
-) -> None:
+def test_declared_key_is_typed_back_at_terminal_even_with_yes(registry: Registry, monkeypatch: Patch) -> None:
     registry.configure(provider("aescbc", key1=KEY_1), provider("aesgcm", gone=KEY_1), IDENTITY)
     key = registry.key("shop/lost")
     registry.etcd.put(key, aesgcm(secret("lost"), key.decode(), KEY_2, "gone"))
@@ -195,20 +192,6 @@ def test_the_end_of_waiting_takes_nothing_back(
     assert ran.code == 0
     assert "DELETED" in ran.out
     assert ran.err.endswith("Not waited any longer. The deletion is done.\n")
-
-
-@pytest.mark.parametrize("verb", ["unsafe-delete-ignore-read-errors", "delete"])
-def test_denied(registry: Registry, api: KubernetesAPI, verb: str) -> None:
-    api.denied = {verb}
-    with registry.untouched():
-        ran = registry.delete(
-            registry.key("shop/broken"), "--kubeconfig", str(api.kubeconfig(registry.folder))
-        )
-    registry.refused(
-        ran,
-        f"denies the permission to {verb} secrets shop/broken",
-        hint=f"auth can-i {verb} secrets/broken -n shop",
-    )
 
 
 def test_nobody_answers(registry: Registry, api: KubernetesAPI) -> None:
@@ -299,32 +282,3 @@ def test_audit_log_broken(registry: Registry) -> None:
         with registry.untouched():
             ran = registry.delete(key, *dry_run)
         registry.refused(ran, f"audit log {registry.log}", hint="etcdfix log verify shows all of it")
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        status_answer(500, "etcdserver: request timed out"),
-        read_error("failed calling webhook: Post: unexpected EOF"),
-        read_error("no matching prefix found"),  # of another value than the one in etcd
-        Answer(500, b"<html>Internal Server Error</html>"),
-        Answer(404, b"404 page not found"),
-    ],
-)
-def test_what_is_no_read_error_of_this_value_is_no_answer(
-    registry: Registry, api: KubernetesAPI, answer: Answer
-) -> None:
-    broken = registry.key("shop/broken")
-    asked = ("--kubeconfig", str(api.kubeconfig(registry.folder)))
-    api.instead["/api/v1/namespaces/shop/secrets/broken"] = answer
-    with registry.untouched():
-        registry.refused(
-            registry.delete(broken, *asked),
-            "no API server could say whether it reads",
-            hint="--accept no-api-server",
-        )
-    says = "the stored data was shorter than the required size"
-    for fails in (read_error(), read_error(says), read_error(says, reason=None)):
-        api.instead["/api/v1/namespaces/shop/secrets/broken"] = fails
-        ran = registry.delete(broken, *asked, "--dry-run")
-        assert ran.code == 0, ran.err

@@ -17,7 +17,7 @@ from tests.support.audit_logs import own_directory
 from tests.support.doctoring import lease
 from tests.support.etcd_members import EtcdMembers, etcd_members
 from tests.support.etcd_proxy import EtcdProxy
-from tests.support.fixtures import Captured, Patch
+from tests.support.fixtures import Captured, Patch, StartEtcd
 from tests.support.objects import namespace_object, secret
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
@@ -54,7 +54,7 @@ def fill(etcd: EtcdServer) -> None:
 
 
 @pytest.fixture(scope="module")
-def etcd(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
+def etcd(start_etcd: StartEtcd) -> EtcdServer:
     server = start_etcd()
     fill(server)
     return server
@@ -75,7 +75,7 @@ def test_a_healthy_etcd_and_nothing_is_written(
 
 
 @pytest.fixture(scope="module")
-def limited(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
+def limited(start_etcd: StartEtcd) -> EtcdServer:
     server = start_etcd()
     fill(server)
     server.require_login(b"/registry/")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from etcdfix.cli.root import run
 from etcdfix.testing.servers import EtcdServer
 from tests.support.change_runs import Registry
-from tests.support.fixtures import Captured
+from tests.support.fixtures import Captured, StartEtcd
 from tests.support.objects import (
     IDENTITY,
     KEY_1,
@@ -55,7 +54,7 @@ class Rotation:
 
 
 @pytest.fixture
-def rotation(start_etcd: Callable[..., EtcdServer], tmp_path: Path, capfd: Captured) -> Rotation:
+def rotation(start_etcd: StartEtcd, tmp_path: Path, capfd: Captured) -> Rotation:
     return Rotation(start_etcd(), tmp_path, capfd)
 
 

@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from etcdfix.remediation import key_files
 from etcdfix.testing.servers import EtcdServer
 from etcdfix.text.commands import RunOptions
 from tests.support.change_runs import Registry
-from tests.support.fixtures import Captured, Patch
+from tests.support.fixtures import Captured, Patch, StartEtcd
 from tests.support.k3s_bootstrap import CA_KEY, PASSWORD, TOKEN, bootstrap, path, stage_line
 from tests.support.k3s_cluster import NEW, NEW_KEY, NEW_NAME, OLD, OLD_KEY, OLD_NAME, K3s, node
 from tests.support.kine import KineWriter
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
 
 @pytest.fixture(scope="module")
-def server(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
+def server(start_etcd: StartEtcd) -> EtcdServer:
     return start_etcd()
 
 
@@ -142,9 +142,7 @@ DAMAGED = [
 
 
 @pytest.mark.parametrize("config", DAMAGED)
-def test_a_configuration_that_servers_refuse_is_withheld_whole(
-    k3s: K3s, config: bytes, tmp_path: Path
-) -> None:
+def test_configuration_that_servers_refuse_is_withheld_whole(k3s: K3s, config: bytes, tmp_path: Path) -> None:
     k3s.keep(config)
     folder = tmp_path / "saved"
     code, report = k3s.report("--save-dir", folder)
@@ -225,9 +223,7 @@ def test_an_unsafe_directory_or_log_stops_it_before_anything_is_written(k3s: K3s
     assert not (tmp_path / "no").exists()
 
 
-def test_without_a_log_it_is_said_that_there_is_no_record(
-    k3s: K3s, tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_without_log_it_is_said_that_there_is_no_record(k3s: K3s, tmp_path: Path, monkeypatch: Patch) -> None:
     k3s.keep(OLD)
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(key_files, "default_audit_log", lambda: tmp_path / "file" / "audit.jsonl")
@@ -250,7 +246,7 @@ def test_todays_configuration_leaves_what_it_opens_out(k3s: K3s, tmp_path: Path)
 
 
 def test_who_may_read_the_bootstrap_data_alone_gets_it(
-    start_etcd: Callable[..., EtcdServer], tmp_path: Path, capfd: Captured
+    start_etcd: StartEtcd, tmp_path: Path, capfd: Captured
 ) -> None:
     k3s = K3s(start_etcd(), tmp_path, capfd)
     k3s.keep(OLD)
@@ -271,7 +267,7 @@ def test_a_token_in_the_place_of_its_file_is_not_repeated(k3s: K3s) -> None:
 
 
 def test_what_was_compacted_comes_out_of_the_log_of_a_running_etcd(
-    start_local_etcd: Callable[..., EtcdServer], tmp_path: Path, capfd: Captured
+    start_local_etcd: StartEtcd, tmp_path: Path, capfd: Captured
 ) -> None:
     k3s = K3s(start_local_etcd(flags=(f"--data-dir={tmp_path / 'data'}",)), tmp_path, capfd)
     log = tmp_path / "data" / "member" / "wal"
@@ -315,9 +311,7 @@ def test_sqlite_of_k3s_gives_its_keys_back_beside_its_writer(tmp_path: Path, cap
     assert "no log of one is of the other" in capfd.readouterr().err
 
 
-def test_what_is_printed_leads_from_a_lost_configuration_to_a_scan_that_reads(
-    k3s: K3s, tmp_path: Path
-) -> None:
+def test_what_is_printed_leads_from_a_lost_configuration_to_scan_that_reads(k3s: K3s, tmp_path: Path) -> None:
     k3s.keep(OLD)
     k3s.keep(NEW)
     k3s.secret("old", OLD_KEY, OLD_NAME)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from etcdfix.testing import objects as stored_objects
 from etcdfix.testing.servers import EtcdServer
 from tests.support.change_runs import BROKEN, Ran, Registry
-from tests.support.fixtures import Captured
+from tests.support.fixtures import Captured, StartEtcd
 from tests.support.objects import UID, aescbc, secret
 
 pytestmark = pytest.mark.etcd
@@ -30,7 +29,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def logged(start_local_etcd: Callable[..., EtcdServer], data: Path) -> EtcdServer:
+def logged(start_local_etcd: StartEtcd, data: Path) -> EtcdServer:
     return start_local_etcd(flags=(f"--data-dir={data}",))
 
 
@@ -84,9 +83,7 @@ def write_on(registry: Registry, times: int = 6) -> None:
 
 
 @pytest.mark.parametrize("case", ["before the deletion", "before another life", "with another life"])
-def test_a_log_that_does_not_show_the_last_life(
-    registry: Registry, data: Path, tmp_path: Path, case: str
-) -> None:
+def test_log_that_does_not_show_last_life(registry: Registry, data: Path, tmp_path: Path, case: str) -> None:
     """It ends too early, or the key had another object since: whose uid it was, nothing tells."""
     key = registry.put("shop/lost", WHOLE)
     copied = tmp_path / "copy" / "member"

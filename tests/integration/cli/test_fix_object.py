@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from etcdfix.remediation.backup.file import digest
-from etcdfix.testing.servers import EtcdServer
 from tests.support.attacks import TRUE, seal
 from tests.support.change_runs import BROKEN, Ran, Registry
-from tests.support.fixtures import Captured
+from tests.support.fixtures import Captured, StartEtcd
 from tests.support.golden import needs_golden
 from tests.support.kubernetes_api import KubernetesAPI
 from tests.support.object_files import json_secret, managed, saved
@@ -133,7 +131,7 @@ def test_without_encryption(registry: Registry) -> None:
 
 
 def test_a_cluster_without_encryption(
-    start_etcd: Callable[..., EtcdServer], prefix: bytes, tmp_path: Path, capfd: Captured
+    start_etcd: StartEtcd, prefix: bytes, tmp_path: Path, capfd: Captured
 ) -> None:
     """Every value of the etcd is looked at; then no other object of the resource is needed."""
     registry = Registry(start_etcd(), prefix, tmp_path, capfd, furnished=False)

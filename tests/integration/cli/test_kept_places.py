@@ -46,9 +46,7 @@ def expected(registry: Registry) -> dict[str, list[str]]:
     return {"--backup-dir": [str(registry.backups)], "--audit-log": [str(registry.log)]}
 
 
-def test_a_refused_deletion_names_a_repair_that_is_recorded_there(
-    registry: Registry, nowhere_else: Path
-) -> None:
+def test_refused_deletion_names_repair_that_is_recorded_there(registry: Registry, nowhere_else: Path) -> None:
     ran = registry.delete(registry.put("shop/trailing", REPAIRABLE))
     assert ran.code == 4
     (repair,) = commands(ran.err, "fix")

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.storagekey import StorageLayout
 from etcdfix.testing.servers import EtcdServer
 from tests.support.collecting import ALPHA, REPOSITORY
-from tests.support.fixtures import Captured, CapturedBytes
+from tests.support.fixtures import Captured, CapturedBytes, StartEtcd
 from tests.support.kine import KineWriter, Release
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
@@ -67,7 +67,7 @@ while True:
 
 
 @pytest.fixture(scope="module")
-def both(start_etcd: Callable[..., EtcdServer], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+def both(start_etcd: StartEtcd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     with SnapshotSource(ALPHA / "snapshot.db.gz") as source:
         values = [stored for stored in source.current(b"") if stored.key != COMPACTION]
     etcd = start_etcd()

@@ -10,8 +10,7 @@ import pytest
 
 from etcdfix.cli.root import run
 from etcdfix.testing.protobytes import block, object_meta, unknown
-from etcdfix.testing.servers import EtcdServer
-from tests.support.fixtures import Captured
+from tests.support.fixtures import Captured, StartEtcd
 from tests.support.kine import KineWriter
 from tests.support.objects import config_map, crd, namespace_object, secret, widget
 
@@ -53,9 +52,7 @@ Words = Callable[..., Ran]
 
 
 @pytest.fixture(scope="module")
-def places(
-    start_etcd: Callable[..., EtcdServer], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, list[str]]]:
+def places(start_etcd: StartEtcd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[str]]]:
     folder = tmp_path_factory.mktemp("words")
     etcd = start_etcd()
     kine = KineWriter(folder / "state.db")

@@ -15,9 +15,7 @@ from tests.support.impact_objects import Cluster
 
 
 @pytest.mark.etcd
-def test_the_second_story_of_kep_3926(
-    etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: Captured
-) -> None:
+def test_second_story_of_kep_3926(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: Captured) -> None:
     """A namespace depends on one object that cannot be read; the plan's own commands free it."""
     registry = Registry(etcd, prefix, tmp_path, capfd)
     cluster = Cluster(registry.prefix)

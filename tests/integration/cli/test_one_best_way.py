@@ -31,9 +31,7 @@ def copies_among(ways: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [way for way in kept if " --from memory " not in way["command"]]
 
 
-def test_every_finding_of_a_damaged_cluster(
-    etcd_servers: EtcdServers, tmp_path: Path, capfd: Captured
-) -> None:
+def test_every_finding_of_damaged_cluster(etcd_servers: EtcdServers, tmp_path: Path, capfd: Captured) -> None:
     snapshot = tmp_path / "alpha.db"
     snapshot.write_bytes(gzip.decompress((ALPHA / "snapshot.db.gz").read_bytes()))
     server = etcd_servers.start(snapshot=snapshot)

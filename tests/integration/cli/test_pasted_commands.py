@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from etcdfix.cli.root import run
 from etcdfix.testing.servers import EtcdServer
 from tests.support.collecting import ALPHA
 from tests.support.documented_commands import check
+from tests.support.fixtures import StartEtcd
 from tests.support.kms_plugin import KMSPlugin, load_keks
 from tests.support.pasted import own_var_lib, programs
 
@@ -77,7 +78,7 @@ class Shell:
 
 
 @pytest.fixture(scope="module")
-def shell(start_etcd: Callable[..., EtcdServer], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+def shell(start_etcd: StartEtcd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     folder = tmp_path_factory.mktemp("machine")
     if own_var_lib(folder) is None:
         if os.environ.get("ETCDFIX_REQUIRE_APART") == "1":

@@ -51,9 +51,7 @@ ALONE = ("--accept", "no-api-server")
 ENDS = "--accept ends-cached-reads"
 
 
-def test_commands_work_once_the_flags_are_added_that_the_plan_names(
-    registry: Registry, plugin: KMSPlugin
-) -> None:
+def test_commands_work_once_flags_are_added_that_plan_names(registry: Registry, plugin: KMSPlugin) -> None:
     """And are refused without: what a person must decide, no command decides."""
     kms = {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": plugin.endpoint}}
     registry.configure(kms, provider("aescbc", key1=KEY_1), IDENTITY)

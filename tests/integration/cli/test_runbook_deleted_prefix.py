@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from etcdfix.testing.servers import EtcdServer
 from tests.support.apiserver import EtcdStore
+from tests.support.fixtures import StartEtcd
 from tests.support.objects import (
     KEY_1,
     aescbc,
@@ -37,9 +36,7 @@ def beat(store: EtcdStore, word: str) -> None:
         )
 
 
-def test_each_command_does_what_the_page_says(
-    start_local_etcd: Callable[..., EtcdServer], tmp_path: Path
-) -> None:
+def test_each_command_does_what_the_page_says(start_local_etcd: StartEtcd, tmp_path: Path) -> None:
     data = tmp_path / "data"
     etcd = start_local_etcd(flags=(f"--data-dir={data}",))
     store = EtcdStore(etcd.endpoint)

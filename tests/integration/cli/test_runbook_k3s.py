@@ -6,13 +6,11 @@ import json
 import re
 import stat
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from etcdfix.testing.servers import EtcdServer
-from tests.support.fixtures import Captured
+from tests.support.fixtures import Captured, StartEtcd
 from tests.support.k3s_cluster import NEVER_SHOWN, NEW, NEW_KEY, NEW_NAME, OLD, OLD_KEY, OLD_NAME, K3s
 from tests.support.runbooks import Shell, commands_of
 
@@ -28,9 +26,7 @@ print(json.dumps(document))
 """
 
 
-def test_each_command_does_what_the_page_says(
-    start_etcd: Callable[..., EtcdServer], tmp_path: Path, capfd: Captured
-) -> None:
+def test_each_command_does_what_the_page_says(start_etcd: StartEtcd, tmp_path: Path, capfd: Captured) -> None:
     k3s = K3s(start_etcd(), tmp_path, capfd)
     k3s.keep(OLD)
     k3s.keep(NEW, stage="reencrypt_finished")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.servers import EtcdServer
 from tests.support.apiserver import EtcdStore
 from tests.support.change_runs import BROKEN
+from tests.support.fixtures import StartEtcd
 from tests.support.kubernetes_api import KubernetesAPI
 from tests.support.object_files import json_secret, saved
 from tests.support.objects import (
@@ -88,7 +88,7 @@ class Night:
 
 
 def test_each_command_does_what_the_page_says(
-    start_local_etcd: Callable[..., EtcdServer], tmp_path: Path, authority: CertificateAuthority
+    start_local_etcd: StartEtcd, tmp_path: Path, authority: CertificateAuthority
 ) -> None:
     data = tmp_path / "data"
     etcd = start_local_etcd(flags=(f"--data-dir={data}",))

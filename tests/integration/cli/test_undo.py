@@ -26,7 +26,6 @@ from etcdfix.remediation.members import MemberSurvey, survey_members
 from etcdfix.rules import Rule
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.testing.certificates import CertificateAuthority
-from etcdfix.testing.servers import EtcdServer
 from tests.support.audit_logs import own_directory
 from tests.support.change_runs import (
     ACKNOWLEDGED,
@@ -38,7 +37,7 @@ from tests.support.change_runs import (
     candidate_config,
     follow_up,
 )
-from tests.support.fixtures import Captured, Patch
+from tests.support.fixtures import Captured, Patch, StartEtcd
 from tests.support.kubernetes_api import KubernetesAPI
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, namespace_object, provider, secret
 from tests.support.syslogs import PlayedSyslog
@@ -483,7 +482,7 @@ def test_a_cluster_that_has_no_name(registry: Registry, prepared: Prepared) -> N
 
 @pytest.mark.parametrize("prepared", [_delete, _earlier])
 def test_certificates(
-    start_etcd: Callable[..., EtcdServer],
+    start_etcd: StartEtcd,
     authority: CertificateAuthority,
     prefix: bytes,
     tmp_path: Path,

@@ -6,14 +6,12 @@ import base64
 import hashlib
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from etcdfix.cli.root import run
-from etcdfix.testing.servers import EtcdServer
-from tests.support.fixtures import CapturedBytes, Patch
+from tests.support.fixtures import CapturedBytes, Patch, StartEtcd
 from tests.support.kine import KineWriter
 from tests.support.objects import config_map, namespace_object
 
@@ -44,9 +42,7 @@ def in_any_form() -> list[bytes]:
 
 
 @pytest.fixture(scope="module")
-def stores(
-    start_etcd: Callable[..., EtcdServer], tmp_path_factory: pytest.TempPathFactory
-) -> list[list[str]]:
+def stores(start_etcd: StartEtcd, tmp_path_factory: pytest.TempPathFactory) -> list[list[str]]:
     folder = tmp_path_factory.mktemp("stores")
     etcd, kine = start_etcd(), KineWriter(folder / "state.db")
     pairs = [(key, VALUE) for key in HOSTILE]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -25,7 +25,7 @@ from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.testing.servers import EtcdServer
 from tests.support.audit_logs import own_directory
 from tests.support.change_runs import ACKNOWLEDGED, BROKEN, Ran, Registry, follow_up
-from tests.support.fixtures import Patch
+from tests.support.fixtures import Patch, StartEtcd
 from tests.support.kubernetes_api import KUBE_SYSTEM, Answer, KubernetesAPI, object_answer, status_answer
 from tests.support.objects import IDENTITY, KEY_1, KUBE_SYSTEM_UID, aescbc, namespace_object, provider, secret
 
@@ -227,7 +227,7 @@ def test_a_backup_does_not_go_into_a_cluster_of_another_generation(registry: Reg
 
 
 @pytest.fixture
-def events(registry: Registry, start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
+def events(registry: Registry, start_etcd: StartEtcd) -> EtcdServer:
     server = start_etcd()
     server.put(registry.key("shop/broken"), BROKEN)
     server.put(registry.key("shop/good-0"), aescbc(secret("good-0")))
@@ -289,9 +289,7 @@ def test_a_main_etcd_that_does_not_know_either(registry: Registry, events: EtcdS
     registry.refused(ran, "in the main etcd at", "either", hint="--etcd-servers")
 
 
-def test_a_main_etcd_of_another_cluster_than_this_one(
-    registry: Registry, start_etcd: Callable[..., EtcdServer]
-) -> None:
+def test_a_main_etcd_of_another_cluster_than_this_one(registry: Registry, start_etcd: StartEtcd) -> None:
     other = start_etcd()
     other.put(registry.key("kube-system", "namespaces"), namespace_object("kube-system", uid="another"))
     with registry.untouched():

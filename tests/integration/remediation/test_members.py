@@ -37,7 +37,7 @@ from etcdfix.wire.etcd import ALARM, AUTHENTICATE, LEASE_TIME_TO_LIVE, MEMBER_LI
 from tests.support.connections import connected
 from tests.support.etcd_members import EtcdMembers, etcd_members
 from tests.support.etcd_proxy import NO_LEADER, RANGE, Refusal
-from tests.support.fixtures import Patch
+from tests.support.fixtures import Patch, StartEtcd
 from tests.support.lossy_etcd import LossyProxy
 from tests.support.never_done import NeverDone
 from tests.support.scripted_etcd import INVALID_TOKEN, WRONG_PASSWORD
@@ -47,8 +47,6 @@ pytestmark = pytest.mark.etcd
 KEY = b"/registry/secrets/shop/broken"
 VALUE = b"k8s:enc:aescbc:v1:key1:" + bytes(range(1, 200))
 NOBODY = "http://127.0.0.1:1"
-
-StartEtcd = Callable[..., EtcdServer]
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,7 +38,7 @@ from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
 from etcdfix.testing.servers import EtcdServer
 from tests.support.audit_logs import CLUSTER, OPERATOR, content, entry, own_directory, subject
 from tests.support.connections import connected
-from tests.support.fixtures import Patch
+from tests.support.fixtures import Patch, StartEtcd
 
 pytestmark = pytest.mark.etcd
 
@@ -278,9 +277,7 @@ PUTS = {Verb.UNDO: Result.UNDONE, Verb.FIX: Result.FIXED}
 
 
 @pytest.mark.parametrize("verb", PUTS)
-def test_the_next_write_with_its_bytes_is_its_own(
-    etcd: EtcdServer, path: Path, key: bytes, verb: Verb
-) -> None:
+def test_next_write_with_its_bytes_is_its_own(etcd: EtcdServer, path: Path, key: bytes, verb: Verb) -> None:
     revision = etcd.put(key, VALUE)
     about_it = msgspec.structs.replace(about(key, revision), version=1)
     intent = open_intent(
@@ -470,9 +467,7 @@ def test_marker_stays_while_nobody_knows(
 # Nobody answers; another cluster.
 
 
-def test_no_answer_leaves_the_intent_open(
-    start_etcd: Callable[..., EtcdServer], path: Path, key: bytes
-) -> None:
+def test_no_answer_leaves_the_intent_open(start_etcd: StartEtcd, path: Path, key: bytes) -> None:
     server = start_etcd()
     intent = open_intent(path, key, mod_revision=server.put(key, VALUE))
     with connected(server.endpoint, dial_timeout_seconds=0.5, command_timeout_seconds=0.5) as client:

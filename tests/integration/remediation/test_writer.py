@@ -32,7 +32,7 @@ from etcdfix.wire.etcd import READ_METHODS, message
 from tests.support.connections import connected
 from tests.support.cutting_proxy import CutPoint, CuttingProxy
 from tests.support.etcd_proxy import NO_LEADER, RANGE, EtcdProxy, Refusal
-from tests.support.fixtures import Patch
+from tests.support.fixtures import Patch, StartEtcd
 from tests.support.lossy_etcd import TXN, LossyProxy, RawHTTP2
 from tests.support.never_done import NeverDone
 
@@ -40,8 +40,6 @@ pytestmark = pytest.mark.etcd
 
 VALUE = bytes(range(256)) * 5
 OTHER = b"\x00other\xff"
-
-StartEtcd = Callable[..., EtcdServer]
 
 
 @pytest.fixture
@@ -768,9 +766,7 @@ def test_a_put_that_replaced_something_unasked(proxy: LossyProxy, etcd: EtcdServ
         put(through, prefix + b"k", VALUE)
 
 
-def test_the_compare_is_evaluated_without_a_transaction(
-    proxy: LossyProxy, etcd: EtcdServer, prefix: bytes
-) -> None:
+def test_compare_is_evaluated_without_transaction(proxy: LossyProxy, etcd: EtcdServer, prefix: bytes) -> None:
     key = prefix + b"k"
     etcd.put(key, VALUE)
     with connected(proxy.endpoint) as client:

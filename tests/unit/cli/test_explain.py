@@ -50,9 +50,7 @@ def test_a_strangers_word_is_shown_safely(capfd: Captured) -> None:
     assert len(told) < 200
 
 
-def test_an_installation_has_its_own_copy_of_the_pages(
-    tmp_path: Path, monkeypatch: Patch, capfd: Captured
-) -> None:
+def test_installation_has_its_own_copy_of_pages(tmp_path: Path, monkeypatch: Patch, capfd: Captured) -> None:
     with (REPOSITORY / "pyproject.toml").open("rb") as file:
         wheel = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert wheel["force-include"] == {"docs/causes": f"etcdfix/{explain_cause._INSTALLED.name}"}

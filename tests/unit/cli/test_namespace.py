@@ -244,9 +244,7 @@ def test_what_could_not_be_judged_holds_nothing_for_certain(namespace: Namespace
     assert "the deletion may have no order" in namespace(cluster, "shop").out.replace("\n", " ")
 
 
-def test_a_namespace_object_that_could_not_be_judged_freezes_nothing_for_certain(
-    namespace: Namespace,
-) -> None:
+def test_namespace_object_that_could_not_be_judged_freezes_nothing_for_certain(namespace: Namespace) -> None:
     cluster = shop()
     cluster.values["/registry/namespaces/shop"] = SEALED
     ran = namespace(cluster, "shop")

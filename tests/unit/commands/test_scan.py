@@ -330,9 +330,7 @@ WIDGET = {"/registry/example.com/widgets/shop/w-0": widget()}
 
 
 @pytest.mark.parametrize("arguments", [(), ("widgets",), ("widgets.example.com",)])
-def test_objects_of_an_unreadable_definition_are_in_the_scope_of_a_namespace(
-    arguments: tuple[str, ...],
-) -> None:
+def test_objects_of_an_unreadable_definition_are_in_scope_of_namespace(arguments: tuple[str, ...]) -> None:
     reporter, result = scan(LOST_CRD | WIDGET, scope=ScopeRequest(arguments, (), ("shop",)))
     (finding,) = reporter.findings.values()
     assert (finding.key, finding.cause) == (*WIDGET, "owner-unknown")

@@ -212,15 +212,6 @@ def kms_v1(name: str = "p") -> bytes:
     return f"k8s:enc:kms:v1:{name}:".encode() + encoders.kms_v1_body(b"wrapped", data)
 
 
-def test_kms_without_plugin_is_no_proof() -> None:
-    failed = failure(for_secrets(CBC_ONE, kms("p"), IDENTITY), kms_v2())
-    assert failed.failure.reason is FailureReason.KMS_UNREACHABLE
-    assert failed.failure.reason is FailureReason.KMS_UNREACHABLE
-    assert failed.failure.message == ""
-    assert failed.message == "the KMS plugin that this value needs was not asked"
-    assert failed.failure.attempts == (Attempt(FailureReason.KMS_UNREACHABLE, (), transformer="kms/v2/p"),)
-
-
 def test_kms_plugin_is_asked_once_for_a_value_that_fails() -> None:
     plugin = plugin_with(KMSRefused("rpc error: code = NotFound desc = gone", status="NOT_FOUND"))
     reader = for_secrets(kms("p"), plugins={"p": plugin})

@@ -219,9 +219,7 @@ def test_a_moved_value_is_put_back_only_where_nothing_stands() -> None:
 @pytest.mark.parametrize(
     ("home", "accepts"), [(Home.FREE, None), (Home.TAKEN, None), (Home.LATER, ["only-copy"]), (Home.SAME, [])]
 )
-def test_a_moved_value_goes_only_where_its_own_key_holds_the_object(
-    home: Home, accepts: list[str] | None
-) -> None:
+def test_moved_value_goes_only_where_its_own_key_holds_object(home: Home, accepts: list[str] | None) -> None:
     found = examination(cause=Cause.VALUE_MOVED, belongs_to=b"/registry/secrets/shop/a")
     told = lines(found, beside=Beside(home=home))
     assert (WayKind.DELETE in told) is (accepts is not None)

@@ -392,9 +392,7 @@ def test_an_etcd_that_stands_at_an_earlier_revision_is_another(
             look.catch_up(1)
 
 
-def test_a_look_that_has_not_seen_everything_speaks_for_nothing(
-    registry: Attacked, monkeypatch: Patch
-) -> None:
+def test_look_that_has_not_seen_everything_speaks_for_nothing(registry: Attacked, monkeypatch: Patch) -> None:
     (key,) = registry.secrets("aesgcm", ["lost"], OTHER)
     with kept_look(registry) as (cluster, look):
         look.catch_up_now()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from etcdfix.remediation.checks.encryption import looks_enveloped
 from etcdfix.testing.servers import EtcdServer
 from tests.support.change_runs import ACKNOWLEDGED, Ran, Registry, follow_up
-from tests.support.fixtures import Captured, Patch
+from tests.support.fixtures import Captured, Patch, StartEtcd
 from tests.support.objects import aescbc, config_map, namespace_object, secret
 
 pytestmark = pytest.mark.etcd
@@ -21,7 +21,7 @@ DAMAGED = b"k8s\x00" + config_map("damaged")[4:-3]
 
 
 @pytest.fixture(scope="module")
-def own_etcd(start_etcd: Callable[..., EtcdServer]) -> EtcdServer:
+def own_etcd(start_etcd: StartEtcd) -> EtcdServer:
     return start_etcd()
 
 

@@ -118,9 +118,7 @@ def test_without_the_record_that_was_asked_for_nothing_is_written(
 
 @pytest.mark.parametrize("suffix", ["", ".head", ".reserve"])
 @pytest.mark.parametrize("linked", [False, True])
-def test_the_output_is_not_the_log(
-    merge: Merge, tmp_path: Path, capfd: Captured, suffix: str, *, linked: bool
-) -> None:
+def test_output_is_not_log(merge: Merge, tmp_path: Path, capfd: Captured, suffix: str, linked: bool) -> None:
     (tmp_path / "link").symlink_to(merge.log.parent)
     folder = tmp_path / "link" if linked else merge.log.parent
     assert merge.run(output=folder / (merge.log.name + suffix)) == 2
@@ -129,9 +127,7 @@ def test_the_output_is_not_the_log(
 
 
 @pytest.mark.parametrize("failing", ["write_fully", "AuditLog._write_head"])
-def test_a_file_that_could_not_be_recorded_is_not_there(
-    merge: Merge, monkeypatch: Patch, failing: str
-) -> None:
+def test_file_that_could_not_be_recorded_is_not_there(merge: Merge, monkeypatch: Patch, failing: str) -> None:
     def fail(*_: object) -> None:
         raise NotDurable("no space", path=merge.log)
 

@@ -151,9 +151,7 @@ def test_what_cannot_be_compared_is_refused(
     ],
     ids=["an etcd user that may read no more", "in another order"],
 )
-def test_scopes_that_are_the_same_in_other_words(
-    diff: Diff, tmp_path: Path, scopes: tuple[Scope, Scope]
-) -> None:
+def test_scopes_that_are_same_in_other_words(diff: Diff, tmp_path: Path, scopes: tuple[Scope, Scope]) -> None:
     paths = [
         write(tmp_path / str(number), [one("a")], head={"scope": scope})
         for number, scope in enumerate(scopes)

@@ -127,9 +127,7 @@ def test_space(size: int, quota: int, state: str, words: str) -> None:
     assert words in check.what
 
 
-def test_no_leader_is_a_failure_and_the_member_list_may_be_missing(
-    etcd: ScriptedEtcd, client: EtcdClient
-) -> None:
+def test_no_leader_is_failure_and_member_list_may_be_missing(etcd: ScriptedEtcd, client: EtcdClient) -> None:
     etcd.script = answering(MEMBER_LIST.path, NO_LEADER)
     assert states(check_leader([member(leader=0)])) == ["fail"]
     assert states(check_leader([member()])) == []

@@ -225,9 +225,7 @@ def test_problems_of_report_and_source_make_a_plan_incomplete(tmp_path: Path) ->
     assert plan.incomplete_reasons == ["the report is incomplete: page 7 is damaged", "page 7 is damaged"]
 
 
-def test_what_is_found_missing_after_the_pass_makes_a_plan_incomplete(
-    tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_what_is_found_missing_after_pass_makes_plan_incomplete(tmp_path: Path, monkeypatch: Patch) -> None:
     """As where an object was written again since, and etcd compacted what it was."""
     cluster, keys = three_lost()
 
@@ -535,9 +533,7 @@ def test_the_work_grows_with_the_objects_and_no_faster(tmp_path: Path) -> None:
     assert many < 4.2 * few
 
 
-def test_a_broken_value_is_not_examined_again_and_no_entry_is_kept(
-    tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_broken_value_is_not_examined_again_and_no_entry_is_kept(tmp_path: Path, monkeypatch: Patch) -> None:
     cluster = lost_cluster(60)
     source = cluster.source()
     request = request_for(scan_to(tmp_path / "report.json", cluster))

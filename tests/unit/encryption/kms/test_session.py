@@ -520,9 +520,7 @@ def test_a_hiccup_is_no_last_word(start: Start, client: Scripted) -> None:
 
 
 @pytest.mark.parametrize("bad", [Failure("INVALID_ARGUMENT", "no"), KeyMaterial(b"another"), SILENT])
-def test_a_plugin_that_went_bad_loses_what_counted_for_it(
-    bad: Answer, start: Start, client: Scripted
-) -> None:
+def test_plugin_that_went_bad_loses_what_counted_for_it(bad: Answer, start: Start, client: Scripted) -> None:
     session = gone_final(start, client)
     client.answer = lambda _wrapped: bad
     last_word(session, key(2))

@@ -228,8 +228,6 @@ def test_who_may_not_write_is_told_how_it_is_granted(ask: Ask, etcd: ScriptedEtc
 
 # Certificates: what the authority signs is good for ten days, itself for thirty.
 
-NOW = datetime.now(UTC)
-
 
 @contextmanager
 def speaking(files: CertificateFiles) -> Iterator[str]:
@@ -254,7 +252,8 @@ def speaking(files: CertificateFiles) -> Iterator[str]:
         listening.shutdown(socket.SHUT_RDWR)
 
 
-def looked_at(now: datetime = NOW, **options: Any) -> list[Check]:
+def looked_at(away: timedelta = timedelta(), **options: Any) -> list[Check]:
+    now = datetime.now(UTC) + away  # not before the authority is made
     found = list(check_tls(EtcdConnection(**{"dial_timeout_seconds": 5, **options}), now))
     states(found)
     assert "not-to-be-shown" not in str(found)
@@ -275,7 +274,7 @@ def test_every_certificate_is_told(
     client = authority.issue("doctor-client")
     files = {"cacert": str(authority.cert), "cert": str(client.cert), "key": str(client.key)}
     with speaking(authority.issue("doctor-server")) as endpoint:
-        found = looked_at(NOW + away, endpoints=(endpoint,), **files)
+        found = looked_at(away, endpoints=(endpoint,), **files)
     named = (
         f"--cacert {authority.cert}", f"--cert {client.cert}", f"certificate of the server at {endpoint}",
     )  # fmt: skip

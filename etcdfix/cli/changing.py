@@ -64,7 +64,7 @@ from etcdfix.report.planfile import load_plan
 from etcdfix.rules import Rule, acceptance
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import display
-from etcdfix.text.commands import Command, RunOptions
+from etcdfix.text.commands import Command, RunOptions, with_options
 from etcdfix.text.safetext import safe_text
 
 
@@ -106,7 +106,7 @@ def request_fields(options: dict[str, Any], inputs: Inputs, api: APIAccess | Non
         "etcd_user": inputs.etcd_user,
         "dry_run": options["dry_run"],
         "run": inputs.run_options(api=api, places=places),
-        "given": (*words_as_typed(), *(["--dry-run"] if options["dry_run"] else [])),
+        "given": with_options(words_as_typed(), ["--dry-run"] if options["dry_run"] else []),
     }
 
 

@@ -31,7 +31,7 @@ from etcdfix.remediation.places import RecordPaths, place_warnings
 from etcdfix.remediation.writer import probe_connection
 from etcdfix.rules import Rule, refuse
 from etcdfix.storagekey import display
-from etcdfix.text.commands import Command, RunOptions
+from etcdfix.text.commands import Command, RunOptions, with_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -384,7 +384,7 @@ def ask(checks: Sequence[Check], present: Present, change: Change) -> list[str]:
             "No --accept lets it through." if unknown is None else f"Not all was asked: {unknown.message}."
         )
     elif change.request.given:
-        first.command = Command((*change.request.given, *words)).line(change.request.run)
+        first.command = Command(with_options(change.request.given, words)).line(change.request.run)
         first.lifted = "If all of it is understood, this command goes through:"
     else:
         first.command = Command(words).line(change.request.run)

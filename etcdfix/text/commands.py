@@ -230,6 +230,12 @@ class Command:
 NO_COMMAND: Final = Command()
 
 
+def with_options(typed: Sequence[str], options: Sequence[str]) -> tuple[str, ...]:
+    """Return a command line with more options, which go before the ``--`` that ends them."""
+    end = typed.index("--") if "--" in typed else len(typed)
+    return (*typed[:end], *options, *typed[end:])
+
+
 def pack_command(value: object) -> object:
     """Return plain values for a command: an ``enc_hook`` of msgspec."""
     if isinstance(value, Command):

@@ -99,6 +99,12 @@ def test_one_refusal_lists_all_and_ends_with_what_would_go_through(
     assert lifted in said.lifted
 
 
+def test_words_stand_before_what_ends_the_options() -> None:
+    said = asked(needs(Rule.ONLY_COPY), given=("etcdfix", "delete", "--dry-run", "--", "/registry/a"))
+    assert isinstance(said, RefusedByRule)
+    assert said.command == "etcdfix delete --dry-run --accept only-copy -- /registry/a"
+
+
 def test_without_a_command_line_the_words_are_named() -> None:
     said = asked(needs(Rule.ONLY_COPY), given=())
     assert isinstance(said, RefusedByRule)

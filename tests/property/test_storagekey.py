@@ -47,10 +47,8 @@ def test_round_trip(prefix: str, directory: ResourcePrefix, namespace: str, name
     namespaced = directory.namespaced if directory.namespaced is not None else scoped
     rest = f"{namespace}/{name}" if namespaced else name
     key = layout.directory_prefix(directory) + rest.encode()
-
     found, shared = layout.locate(key)
     where = layout.split(key, found, shared, namespaced=namespaced)
-
     assert found == directory
     assert shared == layout.directory_prefix(directory)
     assert (where.namespace, where.name, where.well_formed) == (namespace if namespaced else "", name, True)

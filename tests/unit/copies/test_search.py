@@ -75,7 +75,6 @@ def test_one_pass_tells_what_the_history_of_the_key_tells(values: tuple[bytes | 
         *kept.noting_deleted(source.current(b"/registry/"), lambda: True, lambda key, _: deleted.append(key))
     ]
     assert deleted == ([KEY] if values[-1] is None else [])
-
     asked, fed = wanted_of(source), wanted_of(source, kept)
     assert fed == asked
     for own, read in zip(

@@ -43,7 +43,6 @@ def found_in(message: str, data: bytes) -> list[Inconsistency]:
 def test_strings_that_are_not_utf8() -> None:
     labels = entry(11, b"a\xff", b"b") + entry(12, b"a", b"bc\xff")
     data = secret(b"s\xff", metadata=(labels, block(14, b"ok") + block(14, b"\xc3")))
-
     assert [(one.cause, one.field_path, one.detail) for one in found_in(SECRET, data)] == [
         ("invalid-utf8", "metadata.name", "byte 1 of 2 is not UTF-8"),
         ("invalid-utf8", "metadata.labels[0]", "key: byte 1 of 2 is not UTF-8"),

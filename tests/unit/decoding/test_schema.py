@@ -18,7 +18,6 @@ GENERATOR = Path(__file__).parents[3] / "fixtures" / "generate" / "schema.py"
 def test_every_message_unpacks_and_refers_to_messages_that_exist() -> None:
     schema = load_schema()
     names = list(schema)
-
     assert len(names) == 1610
     for name in names:
         for field in schema.message(name).fields:
@@ -81,10 +80,8 @@ def test_the_generator_writes_what_the_reader_reads(
     second = generate(monkeypatch, tmp_path, tmp_path / "two.z")
     assert first == second
     assert "one.z" in capsys.readouterr().out
-
     monkeypatch.setattr("pkgutil.get_data", lambda package, name: first)
     tables = schema_module._Tables()
-
     assert (tables.oldest_minor, tables.newest_minor) == (17, 37)
     assert "k8s.io.api.core.v1.Empty\t" in tables.messages["k8s.io.api.core.v1.Empty"]
     assert {row.kind for row in tables.kinds if row.group == ""} >= {"Pod", "PodList", "PodLogOptions"}
@@ -165,7 +162,6 @@ def test_group_versions_of_the_other_schemes() -> None:
 
 def test_what_other_releases_register() -> None:
     kind = ("autoscaling", "v2beta2", "HorizontalPodAutoscaler")
-
     assert Registry(35).lookup(*kind) is not None
     assert Registry(36).lookup(*kind) is None
     assert Registry().lookup(*kind) is not None
@@ -180,7 +176,6 @@ def test_what_other_releases_register() -> None:
 
 def test_a_kind_newer_than_the_release_is_not_registered_rather_than_removed() -> None:
     kind = ("storagemigration.k8s.io", "v1", "StorageVersionMigration")
-
     assert Registry(36).lookup(*kind) is None
     assert Registry(36).reason_unregistered(*kind) == "not-registered"
     assert Registry(36).readable_until(*kind) == ""

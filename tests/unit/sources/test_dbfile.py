@@ -49,7 +49,6 @@ def opened(tmp_path: Path, data: bytes) -> DatabaseFile:
 
 def test_snapshot_with_its_trailer(tmp_path: Path, image: bytes) -> None:
     file = opened(tmp_path, image)
-
     assert (file.size, file.has_trailer, file.compressed, file.problems) == (len(image) - 32, True, False, [])
     assert not file.hashed
     integrity = file.integrity()
@@ -63,7 +62,6 @@ def test_wrong_trailer(tmp_path: Path, image: bytes, touched: bool) -> None:
     file = opened(tmp_path, image[:-1] + b"?")
     if touched:
         file.touch()
-
     integrity = file.integrity()
     assert integrity.problem.startswith("SHA-256 trailer is wrong: it says ")
     assert integrity.sha256 == hashlib.sha256(image[:-32]).hexdigest()
@@ -87,7 +85,6 @@ def test_touch_leaves_large_files_alone(
     can_touch = file.touch()
     real = os.sysconf
     monkeypatch.setattr(os, "sysconf", lambda name: memory_pages if name == "SC_PHYS_PAGES" else real(name))
-
     # Not every kernel can; where it can, only the size is in the way.
     assert file.touch() is (memory_pages > 2 and can_touch)
     assert file.integrity().problem == ""
@@ -104,7 +101,6 @@ def test_unreadable_sector(tmp_path: Path, image: bytes, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(os, "preadv", broken)
     integrity = file.integrity()
-
     assert (integrity.sha256, integrity.readable) == (None, False)
     assert integrity.problem == "byte 8192 and following cannot be read: Input/output error"
 
@@ -112,7 +108,6 @@ def test_unreadable_sector(tmp_path: Path, image: bytes, monkeypatch: pytest.Mon
 def test_file_that_shrinks_while_open(tmp_path: Path, image: bytes) -> None:
     file = opened(tmp_path, image)
     os.truncate(tmp_path / "file.db", 8192)
-
     integrity = file.integrity()
     assert (integrity.problem, integrity.readable) == (
         "the file shrank to 8192 bytes while it was open",
@@ -210,14 +205,12 @@ def test_file_that_cannot_be_mapped(tmp_path: Path, image: bytes, monkeypatch: p
 def test_gzip_of_several_members_and_padding(tmp_path: Path, image: bytes) -> None:
     halves = gzip.compress(image[:70_000]) + gzip.compress(b"") + bytes(100) + gzip.compress(image[70_000:])
     file = opened(tmp_path, halves + bytes(5000))
-
     assert (file.problems, file.image[:]) == ([], image)
 
 
 def test_cut_gzip_keeps_what_came_out(tmp_path: Path, image: bytes) -> None:
     packed = gzip.compress(image, 0)
     file = opened(tmp_path, packed[: len(packed) // 2])
-
     assert "the gzip data is cut" in file.problems[0]
     assert image.startswith(file.image[:])
     assert len(file.image) > len(image) // 3
@@ -227,7 +220,6 @@ def test_gzip_with_a_wrong_checksum_keeps_everything(tmp_path: Path, image: byte
     packed = bytearray(gzip.compress(image))
     packed[-6] ^= 0xFF
     file = opened(tmp_path, bytes(packed))
-
     assert file.problems == ["file.db: the gzip data is damaged: incorrect data check"]
     assert file.image[:] == image
 
@@ -254,7 +246,6 @@ def test_gzip_that_cannot_be_read_further(
     monkeypatch.setattr(dbfile, "_open_regular", broken)
     file = DatabaseFile(path)
     OPEN.callback(file.close)
-
     assert file.problems[0] == "file.db: the gzip data cannot be read further: Input/output error"
     assert image.startswith(file.image[:])
 
@@ -266,7 +257,6 @@ def test_bomb_is_stopped_by_the_meta_page(tmp_path: Path, monkeypatch: pytest.Mo
     bomb = zlib.compressobj(9, wbits=31)
     packed = bomb.compress(image) + bomb.compress(bytes(64 << 20)) + bomb.flush()
     assert len(packed) < 1 << 20
-
     with pytest.raises(SourceError, match=f"the {len(image)} bytes that its meta page promises") as caught:
         opened(tmp_path, packed)
     assert "TMPDIR" in caught.value.hint
@@ -304,7 +294,6 @@ def test_unpacked_file_has_no_name(tmp_path: Path, image: bytes, monkeypatch: py
     directory.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(directory))
     opened(tmp_path, gzip.compress(image))
-
     assert list(directory.iterdir()) == []
 
 
@@ -312,6 +301,5 @@ def test_half_of_the_free_space_is_the_limit(
     tmp_path: Path, image: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=8, f_frsize=4096))
-
     with pytest.raises(SourceError, match=r"unpacks to more than 16384 bytes \(half of the free space in "):
         opened(tmp_path, gzip.compress(image))

@@ -68,7 +68,6 @@ HISTORY = [
 @pytest.mark.parametrize("length", [1, 126, 127, 128, 129, 16383, 16384, 70_000])
 def test_keys_of_any_length(length: int) -> None:
     opened = Opened([put(2, b"k" * length, b"v")])
-
     assert opened.current() == [(b"k" * length, b"v")]
     assert opened.damages == []
 
@@ -76,7 +75,6 @@ def test_keys_of_any_length(length: int) -> None:
 def test_revision_bump_is_no_key() -> None:
     """``etcdutl snapshot restore --bump-revision`` writes an empty record; it must not hide its neighbours."""
     opened = Opened([*HISTORY, (revision_key(1_000_000_008), b"")])
-
     assert opened.index.newest_main() == 1_000_000_008
     assert opened.current() == Opened(HISTORY).current()
     assert opened.damages == []
@@ -100,7 +98,6 @@ def test_record_that_cannot_be_used_is_reported_with_its_place(
     item: tuple[bytes, bytes], message: str
 ) -> None:
     opened = Opened(sorted([*HISTORY, item]))
-
     assert [pair for pair in opened.current() if pair[0] != b"/x"] == Opened(HISTORY).current()
     assert any(message in damage for damage in opened.damages)
     assert all(damage.startswith("page 2: byte ") for damage in opened.damages)
@@ -109,7 +106,6 @@ def test_record_that_cannot_be_used_is_reported_with_its_place(
 def test_key_whose_newest_record_is_damaged_does_not_show_an_older_one() -> None:
     broken = key_value(b"/a/one", b"value", mod=9, create=2, version=4)[:-1]
     opened = Opened([*HISTORY, (revision_key(9), broken)])
-
     assert [key for key, _ in opened.current()] == [b"/b/one", b"/c"]
     assert opened.index.get(b"/a/one") is None
     assert opened.history(b"/a/one") == [(2, 0, b"1"), (5, 0, b"4"), (8, 0, b"6")]
@@ -125,7 +121,6 @@ def test_flipped_bit_in_a_revision_key_does_not_make_an_old_value_current() -> N
     # Revision 2 of /a/one now claims to be 2**40 + 2, later than revision 8; its record still says 2.
     flipped = image[: place + 2] + b"\x01" + image[place + 3 :]
     opened = Opened([], image=flipped)
-
     assert opened.current() == Opened(HISTORY).current()
     assert "revision 1099511627778_0 of key /a/one says mod_revision 2" in opened.damages[0]
     assert "revision 3_0 is not above the one before it" in opened.damages[1]
@@ -135,7 +130,6 @@ def test_flipped_bit_in_a_revision_key_does_not_make_an_old_value_current() -> N
 def test_mod_revision_that_differs_is_reported_where_only_decoding_sees_it() -> None:
     items = [put(2, b"/k", b"v"), (revision_key(3), key_value(b"/k", b"w", mod=2, create=2, version=2))]
     opened = Opened(items)
-
     assert opened.current() == [(b"/k", b"w")]
     assert opened.damages[-1].endswith("the record of revision 3_0 of key /k says mod_revision 2")
 
@@ -144,7 +138,6 @@ def test_bucket_flag_inside_the_key_bucket_is_no_revision() -> None:
     image = bytearray(database(HISTORY))
     struct.pack_into("<I", image, 2 * 4096 + 16, 1)
     opened = Opened([], image=bytes(image))
-
     assert opened.current() == Opened(HISTORY).current()
     assert "a key of 17 bytes is no revision" in opened.damages[0]
 
@@ -155,7 +148,6 @@ def test_build_can_be_tried_again_after_the_disk_was_full(monkeypatch: pytest.Mo
         patch.setattr(SortedRecords, "finish", lambda _: _raise(SourceError("full")))
         with pytest.raises(SourceError, match="full"):
             opened.current()
-
     assert opened.current() == Opened(HISTORY).current()
     assert opened.history(b"/c") == [(8, 2, b"7")]
 
@@ -282,7 +274,6 @@ def records() -> list[bytes]:
 )
 def test_ranges(records: list[bytes], limits: dict[str, int], lower: bytes, upper: bytes | None) -> None:
     held = filled(records, batch=500, **limits)
-
     expected = [record for record in sorted(records) if record >= lower and (upper is None or record < upper)]
     assert read(held, lower, upper) == expected
     held.close()
@@ -295,7 +286,6 @@ def test_sample_comes_from_all_over(
     monkeypatch.setattr(sortedruns, "_BLOCK_BYTES", 200)
     held = filled(records, batch=100, **limits)
     sample = [record for block in held.sample() for record in block]
-
     assert sample == sorted(sample)
     assert set(sample) < set(records)
     assert (sample[0], sample[-1] > b"004800") == (min(records), True)
@@ -305,7 +295,6 @@ def test_sample_comes_from_all_over(
 def test_full_disk_is_a_source_error_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "TemporaryFile", raising(OSError(errno.ENOSPC, "No space left on device")))
     held = SortedRecords(max_records=2)
-
     with pytest.raises(SourceError, match="No space left on device") as caught:
         held.extend([b"a", b"b"])
     assert "TMPDIR" in caught.value.hint
@@ -314,7 +303,6 @@ def test_full_disk_is_a_source_error_with_a_way_out(monkeypatch: pytest.MonkeyPa
 def test_disk_that_fills_up_while_merging(monkeypatch: pytest.MonkeyPatch) -> None:
     held = SortedRecords(max_records=2)
     held.extend([b"a", b"b"])
-
     monkeypatch.setattr(tempfile, "TemporaryFile", raising(OSError(errno.ENOSPC, "No space left on device")))
     with pytest.raises(SourceError, match="No space left on device"):
         held.finish()
@@ -324,7 +312,6 @@ def test_disk_that_fills_up_while_merging(monkeypatch: pytest.MonkeyPatch) -> No
 def test_temporary_files_have_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     held = filled([b"b", b"a", b"c"], batch=1, max_records=1)
-
     assert list(tmp_path.iterdir()) == []
     held.close()
 
@@ -363,7 +350,6 @@ def encoded(stored: StoredValue) -> bytes:
 @pytest.mark.parametrize("stored", CASES)
 def test_both_readers_agree_with_the_writer(stored: StoredValue) -> None:
     data = encoded(stored)
-
     assert parse_key_value(data) == stored
     assert parse_as_written(b"before" + data + b"behind", 6, 6 + len(data)) in (stored, None)
 
@@ -400,7 +386,6 @@ def test_any_field_order_and_unknown_fields() -> None:
             b"\x0a\x03key",  # the last one counts
         ]
     )
-
     assert parse_key_value(data) == StoredValue(b"key", b"v", 5, 3, 2, 7)
     assert parse_as_written(data, 0, len(data)) is None
 
@@ -428,7 +413,6 @@ def test_malformed_records_say_what_and_where(data: bytes, message: str) -> None
 
 def test_key_of_a_record_whose_rest_is_damaged() -> None:
     data = key_value(KEY, b"value", mod=300, create=2, version=1)
-
     assert key_and_mod_revision(data) == (KEY, 300)
     assert key_and_mod_revision(data[:-1]) == (KEY, 0)
     for damaged in (data[:20], b"\xff" + data, b"\x0a"):

@@ -105,7 +105,6 @@ def test_description_of_alpha(tmp_path: Path) -> None:
     with SnapshotSource(path) as source:
         stored = list(source.current(b""))
         description = source.describe()
-
         assert len(stored) == 499
         assert [value.key for value in stored] == sorted(value.key for value in stored)
         assert {key.encode() for key in oracle["damage"]} <= {value.key for value in stored}
@@ -125,7 +124,6 @@ def test_manifest_is_true_and_complete() -> None:
     manifest = tomllib.loads((FIXTURES / "MANIFEST.toml").read_text())["file"]
     listed = {entry["path"]: entry for entry in manifest}
     there = {str(path.relative_to(FIXTURES)) for path in FIXTURES.glob("*/*") if path.is_file()}
-
     assert (set(listed), len(listed)) == (there, len(manifest))
     for path, entry in listed.items():
         assert hashlib.sha256((FIXTURES / path).read_bytes()).hexdigest() == entry["sha256"]
@@ -155,7 +153,6 @@ def test_file_is_not_touched(tmp_path: Path) -> None:
         list(source.current(b""))
         source.describe()
     after = path.stat()
-
     assert (after.st_mtime_ns, after.st_size, after.st_ctime_ns) == (
         before.st_mtime_ns,
         before.st_size,
@@ -180,7 +177,6 @@ def test_closed_source_says_so(tmp_path: Path, verb: str) -> None:
     source = SnapshotSource(saved(tmp_path, database(ITEMS)))
     source.close()
     source.close()
-
     with pytest.raises(SourceError, match="already closed"):
         getattr(source, verb)(b"/registry/a")
     with pytest.raises(SourceError, match="already closed"):
@@ -238,7 +234,6 @@ def test_damage_in_the_root_page_is_not_mistaken_for_a_foreign_database(tmp_path
     image = database(ITEMS)
     root = read_metas(image)[0][0].root
     path = saved(tmp_path, patched(image, root * 4096 + 16 + 8, "<I", 0xFFFF_FFFF))
-
     with pytest.raises(PageCorrupt, match=f"nothing can be read: page {root}: leaf element 0 lies") as caught:
         SnapshotSource(path)
     assert str(caught.value).startswith(str(path))
@@ -253,7 +248,6 @@ def test_older_transaction_helps_when_the_newer_leads_nowhere(tmp_path: Path) ->
     struct.pack_into("<Q", newer, 16 + 16, root + 1)
     struct.pack_into("<Q", newer, 16 + 40, root + 5)
     struct.pack_into("<Q", newer, 16 + 56, fnv(bytes(newer[16 : 16 + 56])))
-
     with SnapshotSource(saved(tmp_path, bytes(newer) + image[4096:] + bytes(5 * 4096))) as source:
         assert pairs(source) == [(b"/registry/a", b"3")]
         assert any(

@@ -137,7 +137,6 @@ def test_a_disk_without_locks_is_good_enough(
 ) -> None:
     filled(tmp_path / "state.db").close()
     left = what_a_kill_leaves(temporary)
-
     monkeypatch.setattr(fcntl, "flock", raising(OSError(errno.ENOLCK, "No locks available")))
     with SQLiteCopy(tmp_path / "state.db") as copy:
         assert newest(copy) == 51
@@ -404,7 +403,6 @@ def test_a_file_that_is_damaged_from_its_start(tmp_path: Path) -> None:
 
 def test_no_room_for_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(tmp_path / "state.db").close()
-
     full = raising(OSError(28, "No space left on device"))
     monkeypatch.setattr(shutil, "copyfileobj", full)
     with pytest.raises(SourceError, match="No space left") as caught:
@@ -433,7 +431,6 @@ def test_no_room_for_what_the_log_adds_to_the_copy(tmp_path: Path, monkeypatch: 
 
 def test_an_unreadable_sector_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(tmp_path / "state.db", 3).close()
-
     monkeypatch.setattr(shutil, "copyfileobj", raising(OSError(5, "Input/output error")))
     with pytest.raises(SourceError, match="cannot be read to its end") as caught:
         SQLiteCopy(tmp_path / "state.db")

@@ -74,7 +74,6 @@ def test_unusual_but_accepted_values_take_the_strict_way(data: bytes) -> None:
 
 def test_a_value_without_kind_keeps_its_data() -> None:
     found = decode(unknown(b"v1", b"", secret()))
-
     assert found.gvk == GroupVersionKind("", "v1", "")
     assert found.name == b"s1"
     assert found.inconsistencies == (
@@ -123,7 +122,6 @@ def test_damaged_envelopes(data: bytes, message: str) -> None:
 
 def test_a_kind_that_is_not_registered() -> None:
     error = refused(unknown(b"example.com/v1", b"Se\x7fret\xff", secret()))
-
     assert isinstance(error, KindUnknown)
     assert error.message == (rf'no kind "Se\x7fret\xff" is registered for version "example.com/v1" {SCHEME}')
     assert (error.group_version, error.kind, error.reason) == (
@@ -139,7 +137,6 @@ def test_a_kind_that_is_not_registered() -> None:
 
 def test_the_wrong_kind_for_the_key() -> None:
     error = refused(unknown(b"v1", b"ConfigMap", block(1, object_meta(b"c"))))
-
     assert isinstance(error, KindUnknown)
     assert error.message == "converting (v1.ConfigMap) to (core.Secret): unknown conversion"
     assert (error.group_version, error.kind, error.reason) == ("v1", "ConfigMap", "wrong-kind")
@@ -232,7 +229,6 @@ def crd(default: bytes) -> bytes:
 def test_a_crd_stored_as_protobuf() -> None:
     crds = make(36, SchemeName.APIEXTENSIONS)
     key = ("apiextensions.k8s.io", "CustomResourceDefinition")
-
     for _ in range(2):
         found = crds.decode(crd(b'{"a":1}'), *key)
         assert (found.name, found.inconsistencies) == (b"c", ())

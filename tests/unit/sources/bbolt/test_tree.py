@@ -1,15 +1,21 @@
 from __future__ import annotations
 
+import gzip
+import json
 import re
 import struct
 from pathlib import Path
 
 import pytest
 
-from etcdfix.errors import PageCorrupt
+from etcdfix.cli.root import run
+from etcdfix.errors import PageCorrupt, SnapshotTruncated
 from etcdfix.sources.bbolt.page import MAX_PAGE_SIZE, parse_meta, parse_page_header, read_metas
 from etcdfix.sources.bbolt.tree import MAX_DEPTH, Bucket, Tree
-from tests.support.bbolt_writer import BoltWriter, database, fnv
+from etcdfix.sources.problems import DAMAGE_NOTE
+from etcdfix.sources.snapshot import SALVAGE_NOTE, SnapshotSource
+from tests.support.bbolt_writer import BoltWriter, database, delete, fnv, put
+from tests.support.objects import config_map
 
 ITEMS = [(b"%05d" % index, b"value %d" % index * 3) for index in range(2000)]
 
@@ -65,7 +71,6 @@ def patched(image: bytes, offset: int, layout: str, *numbers: int) -> bytes:
 @pytest.mark.parametrize("fan_out", [2, 100])
 def test_walk_yields_every_item_in_order(page_size: int, fan_out: int) -> None:
     opened = Opened(database(ITEMS, page_size=page_size, fan_out=fan_out))
-
     assert opened.items() == ITEMS
     assert opened.items(backwards=True) == ITEMS[::-1]
     assert opened.damages == []
@@ -73,7 +78,6 @@ def test_walk_yields_every_item_in_order(page_size: int, fan_out: int) -> None:
 
 def test_buckets_are_found_by_name() -> None:
     opened = Opened(database())
-
     assert opened.tree.bucket(b"nope") is None
     assert opened.tree.bucket_names() == [b"key", b"meta"]
     assert opened.tree.bucket_names(limit=1) == [b"key"]
@@ -87,7 +91,6 @@ def test_key_that_is_no_bucket_is_not_taken_for_one(tmp_path: Path) -> None:
     opened = Opened((tmp_path / "db").read_bytes())
     outer = opened.tree.bucket(b"outer")
     inner = opened.tree.bucket(b"inner", parent=outer)
-
     assert inner is not None
     assert sum(leaf.count for leaf in opened.tree.leaves(inner)) == len(ITEMS)
     assert opened.tree.bucket(b"00000", parent=inner) is None
@@ -97,10 +100,8 @@ def test_cycle_ends_and_is_reported() -> None:
     image = database(ITEMS)
     branch = branch_pages(image)[-1]
     cyclic = patched(image, branch * 4096 + 16 + 8, "<Q", branch)
-
     opened = Opened(cyclic)
     items = opened.items()
-
     assert 0 < len(items) < len(ITEMS)
     assert items == sorted(set(items))
     assert any(f"page {branch}: reached twice" in damage for damage in opened.damages)
@@ -110,10 +111,8 @@ def test_page_with_two_parents_is_read_once() -> None:
     image = database(ITEMS)
     table = branch_pages(image)[-1] * 4096 + 16
     twice = patched(image, table + 16 + 8, "<Q", *struct.unpack_from("<Q", image, table + 8))
-
     opened = Opened(twice)
     items = opened.items()
-
     assert len(items) == len(set(items)) < len(ITEMS)
     assert any("reached twice" in damage for damage in opened.damages)
 
@@ -122,7 +121,6 @@ def test_page_with_two_parents_is_read_once() -> None:
 def test_child_outside_the_database_is_skipped(page_id: int) -> None:
     image = database(ITEMS)
     opened = Opened(patched(image, branch_pages(image)[-1] * 4096 + 16 + 8, "<Q", page_id))
-
     assert 0 < len(opened.items()) < len(ITEMS)
     assert f"page {page_id}: referenced, but the pages of this database are 2 to" in opened.damages[0]
 
@@ -147,7 +145,6 @@ def test_damaged_leaf_costs_only_itself(offset: int, layout: str, number: int, m
     image = database(ITEMS)
     opened = Opened(patched(image, 3 * 4096 + offset, layout, number))
     items = opened.items()
-
     assert len(ITEMS) - 120 < len(items) < len(ITEMS)
     assert set(items) < set(ITEMS)
     assert any(re.search(message, damage) for damage in opened.damages)
@@ -160,7 +157,6 @@ def test_lower_count_of_elements_does_not_hide_them_silently() -> None:
     leaf = Opened(patched(image, 3 * 4096 + 10, "<H", count - 1))
     leaf.items()
     assert "page 3: leaf element 0 starts at byte" in leaf.damages[0]
-
     branch_id = branch_pages(image)[-1]
     count = struct.unpack_from("<H", image, branch_id * 4096 + 10)[0]
     branch = Opened(patched(image, branch_id * 4096 + 10, "<H", count - 1))
@@ -172,7 +168,6 @@ def test_branch_without_elements_is_damage() -> None:
     image = database(ITEMS)
     branch = branch_pages(image)[-1]
     opened = Opened(patched(image, branch * 4096 + 10, "<H", 0))
-
     assert opened.items() == []
     assert opened.damages == [f"page {branch}: a branch page without elements"]
     with pytest.raises(PageCorrupt, match="without elements"):
@@ -183,7 +178,6 @@ def test_misplaced_branch_key_is_reported_and_its_child_read() -> None:
     image = database(ITEMS)
     branch = branch_pages(image)[-1]
     opened = Opened(patched(image, branch * 4096 + 16 + 16, "<I", 0xFFFF_0000))
-
     assert opened.items() == ITEMS
     assert f"page {branch}: the key of branch element 1 lies at bytes" in opened.damages[0]
     assert opened.tree.find(opened.bucket(), b"01999") is not None
@@ -196,9 +190,7 @@ def test_elements_that_overlap_do_not_multiply_bytes() -> None:
     page += b"".join(struct.pack("<IIII", 0, 16 * (count - index), 17, 3000 - 17) for index in range(count))
     image = database([(b"k", b"v")])
     image = image[: 2 * 4096] + page.ljust(4096, b"x") + image[3 * 4096 :]
-
     opened = Opened(image)
-
     assert sum(len(key) + len(value) for key, value in opened.items()) <= 4096
     assert "so they overlap; the rest of the page is skipped" in opened.damages[-1]
 
@@ -250,7 +242,6 @@ def test_cut_leaf_below_a_branch_is_read_as_far_as_it_goes() -> None:
         image = with_high_water(image, page_id, last + 1)
     whole = Opened(image)
     assert whole.items() == ITEMS
-
     cut = Opened(image, size=len(image) - 1500)
     assert 0 < len(ITEMS) - len(cut.items()) < 60
     assert f"page {last}: reaches to byte {len(image)}" in cut.damages[0]
@@ -272,7 +263,6 @@ def test_bucket_values_that_are_none(value: bytes, message: str) -> None:
     root = read_metas(image)[0][0].root
     header = struct.pack("<QHHI", root, 2, 1, 0)
     image = image[: root * 4096] + (header + page[16:]) + image[(root + 1) * 4096 :]
-
     with pytest.raises(PageCorrupt, match=message):
         Opened(image).tree.bucket(b"key")
 
@@ -326,7 +316,6 @@ def test_every_checked_byte_of_a_meta_counts(at: int) -> None:
 @pytest.mark.parametrize("txid", [10, 11])
 def test_newer_meta_comes_first_on_either_page(txid: int) -> None:
     metas, damages = read_metas(database(txid=txid))
-
     assert [meta.txid for meta in metas] == [txid, txid - 1]
     assert metas[0].page_id == txid % 2
     assert damages == []
@@ -336,9 +325,7 @@ def test_newer_meta_comes_first_on_either_page(txid: int) -> None:
 def test_second_meta_is_found_at_any_page_size_when_the_first_is_damaged(page_size: int) -> None:
     image = b"\0" * 100 + database(page_size=page_size)[100:]
     image = image[:16] + b"\xff" * 64 + image[80:]
-
     metas, damages = read_metas(image)
-
     assert [(meta.page_id, meta.page_size) for meta in metas] == [(1, page_size)]
     assert [damage.page_id for damage in damages] == [0]
 
@@ -346,23 +333,173 @@ def test_second_meta_is_found_at_any_page_size_when_the_first_is_damaged(page_si
 def test_first_meta_is_enough_when_the_second_is_damaged() -> None:
     image = bytearray(database())
     image[4096 + 40] ^= 0xFF
-
     metas, damages = read_metas(bytes(image))
-
     assert [meta.page_id for meta in metas] == [0]
     assert [(damage.page_id, damage.file_offset) for damage in damages] == [(1, 4096)]
 
 
 def test_metas_that_disagree_on_the_page_size_do_not_count_as_two() -> None:
     image = meta_page(page_id=0).ljust(4096, b"\0") + meta_page(page_id=1, page_size=8192)
-
     metas, damages = read_metas(image)
-
     assert [meta.page_id for meta in metas] == [0]
     assert "page size 8192, meta page 0 says 4096" in damages[0].message
 
 
 def test_second_meta_that_stands_elsewhere_than_it_says_is_not_believed() -> None:
     image = bytes(2048) + meta_page(page_id=1, page_size=4096)
-
     assert read_metas(image)[0] == []
+
+
+PAGE = 4096
+ALPHA = Path(__file__).parents[4] / "fixtures/snapshots/alpha/snapshot.db.gz"
+
+
+def _items(count: int, size: int = 300) -> list[tuple[bytes, bytes]]:
+    return [
+        put(number + 1, b"/registry/x/%05d" % number, bytes([number % 256]) * size) for number in range(count)
+    ]
+
+
+def _cut(tmp_path: Path, data: bytes, pages: int) -> Path:
+    path = tmp_path / "cut.db"
+    path.write_bytes(data[: pages * PAGE])
+    return path
+
+
+def test_what_is_whole_of_a_cut_file(tmp_path: Path) -> None:
+    data = database(_items(200))
+    path = _cut(tmp_path, data, 8)
+    with pytest.raises(SnapshotTruncated) as caught:
+        SnapshotSource(path)
+    assert "--salvage" in caught.value.hint
+    with SnapshotSource(path, salvage=True) as source:
+        found = list(source.current(b""))
+        assert 0 < len(found) < 200
+        assert [stored.key for stored in found] == sorted(b"/registry/x/%05d" % n for n in range(len(found)))
+        assert source.problems[0].startswith("the file ends at byte")
+        assert SALVAGE_NOTE in source.problems
+        assert source.describe().integrity.endswith("; salvaged")
+        assert source.get(b"/registry/x/00000") == found[0]
+        assert source.describe().revision == len(found)
+
+
+def test_the_newest_that_is_there(tmp_path: Path) -> None:
+    """Leaf pages may lie in any order, and free ones between them."""
+    first = [put(number + 1, b"/registry/a", b"%d" % number * 900) for number in range(4)]
+    later = [put(9, b"/registry/a", b"new" * 900), delete(10, b"/registry/b"), put(11, b"/registry/c", b"c")]
+    data = bytearray(database(sorted([*first, put(5, b"/registry/b", b"b" * 3000), *later])))
+    pages = [data[at : at + PAGE] for at in range(0, len(data), PAGE)]
+    path = tmp_path / "file.db"
+    path.write_bytes(b"".join(pages))
+    with SnapshotSource(path, salvage=True) as source:
+        found = {stored.key: stored.mod_revision for stored in source.current(b"")}
+        assert found == {b"/registry/a": 9, b"/registry/c": 11}
+        kept = [item.revision.main for item in source.history(b"/registry/a")]
+        assert kept == [1, 2, 3, 4, 9]
+        before = source.before(b"/registry/b", 10)
+        assert before is not None
+        assert before.value == b"b" * 3000
+    with SnapshotSource(path, salvage=True, revision=4) as source:
+        assert [stored.mod_revision for stored in source.current(b"")] == [4]
+
+
+def test_pages_out_of_order_are_no_damage(tmp_path: Path) -> None:
+    """The pages of a live database lie where there was room."""
+    data = bytearray(database(_items(60)))
+    leaves = [at for at in range(2 * PAGE, len(data), PAGE) if struct.unpack_from("<QHH", data, at)[1] == 2]
+    one, two = leaves[0], leaves[3]
+    data[one : one + PAGE], data[two : two + PAGE] = data[two : two + PAGE], data[one : one + PAGE]
+    for at in (one, two):
+        struct.pack_into("<Q", data, at, at // PAGE)
+    path = tmp_path / "file.db"
+    path.write_bytes(data)
+    with SnapshotSource(path, salvage=True) as source:
+        assert len(list(source.current(b""))) == 60
+        assert not [problem for problem in source.problems if "is not above" in problem]
+
+
+def test_a_page_that_another_lies_in_is_left_out(tmp_path: Path) -> None:
+    """It was free, and its overflow pages were used again: its value is half of another."""
+    data = bytearray(
+        database([put(1, b"/registry/big", b"B" * 3 * PAGE), put(2, b"/registry/s", b"s" * 3000)])
+    )
+    big = next(at for at in range(2 * PAGE, len(data), PAGE) if struct.unpack_from("<QHHI", data, at)[3])
+    small = next(
+        at
+        for at in range(2 * PAGE, len(data), PAGE)
+        if struct.unpack_from("<QHHI", data, at)[1:] == (2, 1, 0) and b"/registry/s" in data[at : at + PAGE]
+    )
+    inside = big + PAGE
+    data[inside : inside + PAGE] = data[small : small + PAGE]
+    struct.pack_into("<Q", data, inside, inside // PAGE)
+    path = tmp_path / "file.db"
+    path.write_bytes(data)
+    with SnapshotSource(path, salvage=True) as source:
+        assert [stored.key for stored in source.current(b"")] == [b"/registry/s"]
+        assert any("lies among its overflow pages" in problem for problem in source.problems)
+        assert source.problems[-1] == DAMAGE_NOTE
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda key, value: (key[:8] + b"-" + key[9:], value),
+        lambda key, value: (key, value[:-1]),
+        lambda key, value: (key, b""),
+        lambda key, value: (key[:7] + b"\x63" + key[8:], value),  # another revision than the record says
+    ],
+)
+def test_a_page_with_one_broken_record_is_not_whole(tmp_path: Path, spoil: object) -> None:
+    items = _items(20)
+    assert callable(spoil)
+    items[3] = spoil(*items[3])
+    path = tmp_path / "file.db"
+    path.write_bytes(database(items))
+    with SnapshotSource(path, salvage=True) as source:
+        found = {stored.key for stored in source.current(b"")}
+    assert found
+    assert not found & {key for key in found if key < b"/registry/x/00004"}
+
+
+@pytest.mark.parametrize("pages", [2, 3])
+def test_nothing_to_salvage(tmp_path: Path, pages: int) -> None:
+    data = bytearray(database(_items(200)))
+    data[2 * PAGE : 3 * PAGE] = bytes(PAGE)
+    with pytest.raises(PageCorrupt, match="no whole page of revisions"):
+        SnapshotSource(_cut(tmp_path, bytes(data), pages), salvage=True)
+
+
+def test_a_scan_of_the_wreck(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    data = gzip.decompress(ALPHA.read_bytes())
+    path = _cut(tmp_path, data, len(data) // PAGE // 2)
+    report = tmp_path / "report.json"
+    assert (
+        run(["scan", "--snapshot", str(path), "--salvage", "-o", "json", "--output-file", str(report)]) == 3
+    )
+    document = json.loads(report.read_text())
+    assert document["complete"] is False
+    assert SALVAGE_NOTE in document["incomplete_reasons"]
+    assert document["summary"]["keys"] > 0
+    assert "; salvaged" in document["source"].get("integrity", "; salvaged")
+    commands = " ".join(
+        remedy["command"] for finding in document["findings"] for remedy in finding["remedies"]
+    )
+    assert "--salvage" not in " ".join(
+        word for word in commands.split("etcdfix ") if word.startswith("delete")
+    )
+    capfd.readouterr()
+
+
+def test_never_a_source_for_changes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "whole.db"
+    path.write_bytes(database([put(1, b"/registry/configmaps/a/b", config_map("b"))]))
+    report = tmp_path / "report.json"
+    scan = ["scan", "--snapshot", str(path), "--salvage"]
+    assert (
+        run([*scan, "-o", "json", "--output-file", str(report)]) == 3
+    )  # whole, and called incomplete all the same
+    source = ["--snapshot", str(path), "--salvage", "--no-encryption"]
+    assert run(["plan", "--from-report", str(report), *source]) == 2
+    assert "No such option '--salvage'" in capfd.readouterr().err
+    assert run(["scan", "--salvage"]) == 2
+    assert "name it with --snapshot" in capfd.readouterr().err

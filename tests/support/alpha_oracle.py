@@ -10,10 +10,7 @@ from etcdfix.report.model import Finding
 from tests.support.collecting import ALPHA
 
 ORACLE: dict[str, Any] = json.loads((ALPHA / "oracle.json").read_text())
-CONFIGURATIONS = {
-    "config-lost.yaml": "lost-key2-and-kmsv1",
-    "config-rotated.yaml": "same-name-other-secret",
-}
+CONFIGURATIONS = {"config-lost.yaml": "lost-key2-and-kmsv1", "config-rotated.yaml": "same-name-other-secret"}
 RESOURCES: list[str] = [entry["storage"] for entry in ORACLE["verdicts"]["lost-key2-and-kmsv1"].values()]
 _DIRECTORIES = {"services": "services/specs"}
 

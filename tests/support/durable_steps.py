@@ -35,10 +35,7 @@ CREATE_STEPS: Final = (
 )
 """Steps of making a log that is not there yet; its head file names record 0."""
 
-APPEND_STEPS: Final = (
-    *step_names("audit log", ("write record", "fsync file", "read back")),
-    *_HEAD_STEPS,
-)
+APPEND_STEPS: Final = (*step_names("audit log", ("write record", "fsync file", "read back")), *_HEAD_STEPS)
 """Steps of one append."""
 
 TORN_STEPS: Final = (

@@ -19,8 +19,4 @@ def forget_machine(environ: MutableMapping[str, str]) -> None:
     for name in list(environ):
         if name.startswith("ETCD") and not name.startswith(FOR_TESTS):
             del environ[name]
-    environ.update(
-        KUBECONFIG=f"{_NOWHERE}/kubeconfig",
-        TZ="UTC",
-        XDG_STATE_HOME=_NOWHERE,
-    )
+    environ.update(KUBECONFIG=f"{_NOWHERE}/kubeconfig", TZ="UTC", XDG_STATE_HOME=_NOWHERE)

@@ -56,11 +56,7 @@ class LostKeyCluster(Registry):
     """
 
     def __init__(
-        self,
-        etcd: EtcdServer,
-        prefix: bytes,
-        folder: Path,
-        capfd: pytest.CaptureFixture[str],
+        self, etcd: EtcdServer, prefix: bytes, folder: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:
         super().__init__(etcd, prefix, folder, capfd, furnished=False)
 

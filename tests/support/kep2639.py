@@ -43,10 +43,7 @@ def _volume(field: str) -> Callable[[Cluster], object]:
 
 
 def _class(cluster: Cluster, name: str, namespace: str, operation: str = "provisioner") -> None:
-    parameters = {
-        f"{CSI}/{operation}-secret-name": name,
-        f"{CSI}/{operation}-secret-namespace": namespace,
-    }
+    parameters = {f"{CSI}/{operation}-secret-name": name, f"{CSI}/{operation}-secret-namespace": namespace}
     cluster.add(
         "storage.k8s.io/v1", "StorageClass", "fast", provisioner="csi.example.com", parameters=parameters
     )

@@ -196,10 +196,7 @@ def delete(
     with reached(ground, command_timeout_seconds=command_timeout_seconds) as cluster:
         return run_delete(
             cluster,
-            DeleteRequest(
-                key=key,
-                **ground.asked(*words, dry_run=dry_run),
-            ),
+            DeleteRequest(key=key, **ground.asked(*words, dry_run=dry_run)),
             confirmer or Yes(),
             preview=lambda _change: None,
             step=step,

@@ -121,10 +121,7 @@ UNAUTHORIZED = Refusal(401, "Unauthorized", "Unauthorized")
 PAGE_NOT_FOUND = Answer(404, b"404 page not found\n", TEXT_TYPE, NO_SNIFFING)
 NO_SUCH_RESOURCE = Refusal(404, "NotFound", "the server could not find the requested resource", details={})
 OVERLOADED = Answer(
-    429,
-    b"Too many requests, please try again later.\n",
-    TEXT_TYPE,
-    (("Retry-After", "1"), *NO_SNIFFING),
+    429, b"Too many requests, please try again later.\n", TEXT_TYPE, (("Retry-After", "1"), *NO_SNIFFING)
 )
 
 

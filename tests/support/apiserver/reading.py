@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.support.apiserver.answers import (
-    Answer,
-    Refusal,
-    internal_error,
-    json_line,
-    not_found,
-    rendered,
-)
+from tests.support.apiserver.answers import Answer, Refusal, internal_error, json_line, not_found, rendered
 from tests.support.apiserver.cache import WatchCache
 from tests.support.apiserver.kinds import Resource
 from tests.support.apiserver.listing import check_list_options, continued, relative, selected, token_of

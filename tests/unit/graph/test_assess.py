@@ -178,10 +178,7 @@ def test_an_earlier_generation_does_not_hide_the_dependents_of_this_one(cluster:
 
 @pytest.mark.parametrize(
     ("stated", "uid", "basis", "confidence"),
-    [
-        ("another", "another", "references", Confidence.LIKELY),
-        ("", "", "none", Confidence.POSSIBLE),
-    ],
+    [("another", "another", "references", Confidence.LIKELY), ("", "", "none", Confidence.POSSIBLE)],
 )
 def test_an_earlier_generation_is_another_object(
     cluster: Cluster, stated: str, uid: str, basis: str, confidence: Confidence

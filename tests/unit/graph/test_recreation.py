@@ -7,14 +7,7 @@ import pytest
 
 from etcdfix.commands.plan import build_plan
 from etcdfix.graph.recreation import TOKEN_TYPE, claimed_secrets
-from etcdfix.graph.recreation_rules import (
-    MAKERS,
-    RULES,
-    ComesBack,
-    Maker,
-    OwnershipLabel,
-    labels_of,
-)
+from etcdfix.graph.recreation_rules import MAKERS, RULES, ComesBack, Maker, OwnershipLabel, labels_of
 from etcdfix.model import StoredValue
 from etcdfix.report.plan import PlanEntry
 from tests.support.impact_objects import Cluster, owner

@@ -6,11 +6,7 @@ from typing import Any
 
 import pytest
 
-from etcdfix.graph.classes import (
-    azure_secrets,
-    claim_tokens,
-    storage_templates,
-)
+from etcdfix.graph.classes import azure_secrets, claim_tokens, storage_templates
 from etcdfix.graph.heuristic_references import heuristic_references
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import SecretState, Stops

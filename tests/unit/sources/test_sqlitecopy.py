@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -235,18 +235,21 @@ while True:
 """
 
 
+@contextmanager
+def storming(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True)
+    command = [sys.executable, "-c", STORM, path]
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield
+        process.kill()
+
+
 @pytest.fixture
 def storm(tmp_path: Path) -> Iterator[Path]:
-    path = tmp_path / "db" / "state.db"
-    path.parent.mkdir()
-    process = subprocess.Popen(
-        [sys.executable, "-c", STORM, path], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    yield path
-    process.kill()
-    process.communicate(timeout=30)
+    with storming(tmp_path / "db" / "state.db"):
+        yield tmp_path / "db" / "state.db"
 
 
 def test_every_copy_beside_a_writer_is_of_one_moment(storm: Path) -> None:
@@ -286,17 +289,8 @@ def test_what_a_killed_writer_left_is_what_sqlite_finds(tmp_path: Path) -> None:
     missing = 0
     for number in range(12):
         state = tmp_path / str(number) / "db"
-        state.mkdir(parents=True)
-        with subprocess.Popen(
-            [sys.executable, "-c", STORM, state / "state.db"],
-            cwd=REPOSITORY,
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
+        with storming(state / "state.db"):
             time.sleep(number / 50)
-            process.kill()
         before = left_behind(state)
         shutil.copytree(state, state.parent / "opened")
         with closing(sqlite3.connect(state.parent / "opened" / "state.db")) as opened:
@@ -401,16 +395,28 @@ def test_a_file_that_is_damaged_from_its_start(tmp_path: Path) -> None:
     assert caught.value.exit_code == 5
 
 
-def test_no_room_for_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    filled(tmp_path / "state.db").close()
-    full = raising(OSError(28, "No space left on device"))
-    monkeypatch.setattr(shutil, "copyfileobj", full)
-    with pytest.raises(SourceError, match="No space left") as caught:
+@pytest.mark.parametrize(
+    ("module", "name", "error", "said", "hint"),
+    [
+        (shutil, "copyfileobj", OSError(28, "No space left on device"), "No space left", "TMPDIR"),
+        (tempfile, "mkdtemp", OSError(28, "No space left on device"), "No space left", ""),
+        (shutil, "copyfileobj", OSError(5, "Input/output error"), "cannot be read to its end", "ddrescue"),
+    ],
+)
+def test_a_copy_that_cannot_be_made(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    module: object,
+    name: str,
+    error: OSError,
+    said: str,
+    hint: str,
+) -> None:
+    filled(tmp_path / "state.db", 3).close()
+    monkeypatch.setattr(module, name, raising(error))
+    with pytest.raises(SourceError, match=said) as caught:
         SQLiteCopy(tmp_path / "state.db")
-    assert "TMPDIR" in caught.value.hint
-    monkeypatch.setattr(tempfile, "mkdtemp", full)
-    with pytest.raises(SourceError, match="No space left"):
-        SQLiteCopy(tmp_path / "state.db")
+    assert hint in caught.value.hint
 
 
 def test_no_room_for_what_the_log_adds_to_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -427,14 +433,6 @@ def test_no_room_for_what_the_log_adds_to_the_copy(tmp_path: Path, monkeypatch: 
     with pytest.raises(SourceError, match="cannot be made: database or disk is full") as caught:
         SQLiteCopy(file)
     assert "TMPDIR" in caught.value.hint
-
-
-def test_an_unreadable_sector_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    filled(tmp_path / "state.db", 3).close()
-    monkeypatch.setattr(shutil, "copyfileobj", raising(OSError(5, "Input/output error")))
-    with pytest.raises(SourceError, match="cannot be read to its end") as caught:
-        SQLiteCopy(tmp_path / "state.db")
-    assert "ddrescue" in caught.value.hint
 
 
 def test_the_copy_cannot_be_written_through(tmp_path: Path) -> None:

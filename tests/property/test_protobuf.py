@@ -132,9 +132,7 @@ def test_what_another_encoder_wrote_comes_out(
     # a message in two pieces is one message
     fields.append(block(1, b"".join(block(14, finalizer) for finalizer in finalizers)))
     node = strict.decode("k8s.io.api.core.v1.Secret", b"".join(fields)).node
-    assert node.get(2, {}) == data
-    assert node[3] == b"Opaque"
-    assert node[1].get(14, []) == finalizers
+    assert (node.get(2, {}), node[3], node[1].get(14, [])) == (data, b"Opaque", finalizers)
     assert (node[1][1], node[1][7]) == (name, generation)
 
 

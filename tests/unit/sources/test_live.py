@@ -210,8 +210,7 @@ def test_a_compaction_while_a_large_key_is_named(etcd: ScriptedEtcd) -> None:
     etcd.script = script
     with live(etcd) as source:
         assert values(source) == pairs(45) | {key(44): b"changed"}
-        assert source.problems == []
-        assert len(source.describe().segments) == 2
+        assert (source.problems, len(source.describe().segments)) == ([], 2)
 
 
 def test_time_outs_make_the_page_small(etcd: ScriptedEtcd) -> None:

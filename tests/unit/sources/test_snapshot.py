@@ -77,8 +77,7 @@ def test_equals_what_etcd_answered(name: str, revision: int) -> None:
             stored = source.get(base64.b64decode(answer["key"]))
             assert stored is not None
             assert as_answered(stored) == answer
-        assert source.describe().revision == revision
-        assert source.problems == []
+        assert (source.describe().revision, source.problems) == (revision, [])
 
 
 @pytest.mark.parametrize("name", ["history", "empty", "all-deleted", "large-values", "branches"])

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import base64
-import shlex
 
 import msgspec
 import pytest
@@ -12,7 +11,6 @@ from etcdfix.text.safetext import (
     is_plain,
     key_base64,
     key_word,
-    quote_command,
     safe_json,
     safe_text,
     shown_key,

@@ -71,8 +71,7 @@ def patched(image: bytes, offset: int, layout: str, *numbers: int) -> bytes:
 @pytest.mark.parametrize("fan_out", [2, 100])
 def test_walk_yields_every_item_in_order(page_size: int, fan_out: int) -> None:
     opened = Opened(database(ITEMS, page_size=page_size, fan_out=fan_out))
-    assert opened.items() == ITEMS
-    assert opened.items(backwards=True) == ITEMS[::-1]
+    assert (opened.items(), opened.items(backwards=True)) == (ITEMS, ITEMS[::-1])
     assert opened.damages == []
 
 

@@ -433,8 +433,7 @@ def test_a_watch_with_an_expired_token_brings_a_new_one(guarded: ScriptedEtcd, r
     with logged_in(guarded.endpoint) as client:
         assert watched(client)[1].failure.kind is FailureKind.TOKEN_REFUSED
         assert read(client) == b"v"
-    assert guarded.logins() == 2
-    assert guarded.calls[-1].token == "token-2"
+    assert (guarded.logins(), guarded.calls[-1].token) == (2, "token-2")
 
 
 # Signals: Python runs their handlers in the main thread, also in the middle of what gRPC does there.

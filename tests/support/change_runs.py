@@ -18,6 +18,7 @@ from etcdfix.cli.root import run
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine import Examiner
+from etcdfix.model import StoredValue
 from etcdfix.remediation.audit.record import Record
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.backup.file import Backup, read_backup
@@ -149,21 +150,21 @@ class Registry:
             found = source.get(key)
         return None if found is None else found.value
 
-    def mod_revision(self, key: bytes) -> int:
+    def stored_value(self, key: bytes) -> StoredValue:
         with self.source() as source:
             found = source.get(key)
         assert found is not None
-        return found.mod_revision
+        return found
+
+    def mod_revision(self, key: bytes) -> int:
+        return self.stored_value(key).mod_revision
 
     def lease(self, key: bytes) -> int:
-        with self.source() as source:
-            found = source.get(key)
-        assert found is not None
-        return found.lease
+        return self.stored_value(key).lease
 
-    def grant(self, key: bytes, value: bytes, *, seconds: int = 86_400) -> str:
+    def grant(self, key: bytes, value: bytes) -> str:
         """Store a value with a lease, which outlives all tests: its end is a write; return the lease, hex."""
-        granted = self.etcd.etcdctl("lease", "grant", str(seconds)).decode()
+        granted = self.etcd.etcdctl("lease", "grant", "86400").decode()
         lease = re.findall("lease ([0-9a-f]+) granted", granted)[0]
         self.etcd.etcdctl("put", f"--lease={lease}", os.fsdecode(key), input=value)
         return str(lease)
@@ -262,19 +263,13 @@ class Registry:
 
 
 class Agreeing:
-    """Says yes to everything, and remembers what it was asked."""
-
-    def __init__(self, *, yes: bool = True) -> None:
-        self.asked: list[object] = []
-        self._yes = yes
+    """Says yes to everything."""
 
     def confirm_key(self, key: bytes) -> bool:
-        self.asked.append(key)
-        return self._yes
+        return bool(key)
 
     def confirm_lost(self, declared: str) -> bool:
-        self.asked.append(declared)
-        return self._yes
+        return bool(declared)
 
 
 def named(key: bytes) -> list[str]:

@@ -76,12 +76,6 @@ class LostKeyCluster(Registry):
         with self.source() as source:
             return [stored.key for stored in source.current(self.key(""))]
 
-    def stored_value(self, key: bytes) -> StoredValue:
-        with self.source() as source:
-            found = source.get(key)
-        assert found is not None
-        return found
-
     def place(self, key: bytes, value: bytes) -> None:
         """Write a key past every API server."""
         self.etcd.put(key, value)
@@ -250,9 +244,9 @@ class LostKeyKineCluster(LostKeyCluster):
     def remove(self, key: bytes) -> None:
         self.store.writer.delete(key)
 
-    def grant(self, key: bytes, value: bytes, *, seconds: int = 600) -> str:
-        self.store.writer.put(key, value, lease=seconds)
-        return f"{seconds:x}"
+    def grant(self, key: bytes, value: bytes) -> str:
+        self.store.writer.put(key, value, lease=600)
+        return f"{600:x}"
 
     @contextmanager
     def untouched(self) -> Iterator[None]:

@@ -42,8 +42,8 @@ def _volume(field: str) -> Callable[[Cluster], object]:
     return build
 
 
-def _class(cluster: Cluster, name: str, namespace: str, operation: str = "provisioner") -> None:
-    parameters = {f"{CSI}/{operation}-secret-name": name, f"{CSI}/{operation}-secret-namespace": namespace}
+def _class(cluster: Cluster, name: str, namespace: str) -> None:
+    parameters = {f"{CSI}/provisioner-secret-name": name, f"{CSI}/provisioner-secret-namespace": namespace}
     cluster.add(
         "storage.k8s.io/v1", "StorageClass", "fast", provisioner="csi.example.com", parameters=parameters
     )

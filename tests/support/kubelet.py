@@ -71,13 +71,14 @@ class PlayedPod:
         mounts: Mapping[str, Path],
         *,
         index: int | None = None,
-        name: str = "played",
     ) -> None:
         template = pod_template(document)
         assert template is not None
         (self.container,) = template["spec"]["containers"]
         self._mounts = {mount["mountPath"]: mounts[mount["name"]] for mount in self.container["volumeMounts"]}
-        own = {variable["name"]: variable.get("value", name) for variable in self.container.get("env", ())}
+        own = {
+            variable["name"]: variable.get("value", "played") for variable in self.container.get("env", ())
+        }
         if index is not None:  # as pkg/controller/job/indexed_job_utils.go adds it
             own["JOB_COMPLETION_INDEX"] = str(index)
         self._environment = {name: self.here(value) for name, value in own.items()}

@@ -44,21 +44,16 @@ def base() -> Cluster:
     return cluster
 
 
-def certificate(cluster: Cluster, name: str, secret: str, namespace: str = "shop") -> str:
+def certificate(cluster: Cluster, name: str, secret: str) -> str:
     """Add a Certificate of cert-manager that writes a Secret."""
-    return cluster.add(
-        f"{CERT_MANAGER}/v1",
-        "Certificate",
-        name,
-        namespace,
-        spec={"secretName": secret, "dnsNames": ["a.example"]},
-    )
+    spec = {"secretName": secret, "dnsNames": ["a.example"]}
+    return cluster.add(f"{CERT_MANAGER}/v1", "Certificate", name, "shop", spec=spec)
 
 
-def using_pod(cluster: Cluster, name: str, secret: str, namespace: str = "shop") -> str:
+def using_pod(cluster: Cluster, name: str, secret: str) -> str:
     """Add a Pod whose environment comes from a Secret."""
     container = {"name": "main", "image": "web", "envFrom": [{"secretRef": {"name": secret}}]}
-    return cluster.pod(name, namespace, spec={"containers": [container]})
+    return cluster.pod(name, "shop", spec={"containers": [container]})
 
 
 def lost_cluster(each: int = 240) -> Cluster:

@@ -152,19 +152,13 @@ _BROKEN: dict[str, Callable[[Ground, str], bytes]] = {
 
 
 class Yes:
-    """Confirms everything, and counts how often it was asked."""
-
-    def __init__(self) -> None:
-        self.asked = 0
+    """Says yes to everything."""
 
     def confirm_key(self, key: bytes) -> bool:
-        assert key
-        self.asked += 1
-        return True
+        return bool(key)
 
     def confirm_lost(self, declared: str) -> bool:
-        assert declared
-        return True
+        return bool(declared)
 
 
 def examiner(ground: Ground, encryption: EncryptionConfiguration) -> Examiner:

@@ -39,7 +39,7 @@ from tests.support.etcd_members import EtcdMembers, etcd_members
 from tests.support.etcd_proxy import NO_LEADER, RANGE, Refusal
 from tests.support.fixtures import Patch, StartEtcd
 from tests.support.lossy_etcd import LossyProxy
-from tests.support.never_done import NeverDone
+from tests.support.raising import NeverDone
 from tests.support.scripted_etcd import INVALID_TOKEN, WRONG_PASSWORD
 
 pytestmark = pytest.mark.etcd

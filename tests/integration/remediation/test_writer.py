@@ -34,7 +34,7 @@ from tests.support.cutting_proxy import CutPoint, CuttingProxy
 from tests.support.etcd_proxy import NO_LEADER, RANGE, EtcdProxy, Refusal
 from tests.support.fixtures import Patch, StartEtcd
 from tests.support.lossy_etcd import TXN, LossyProxy, RawHTTP2
-from tests.support.never_done import NeverDone
+from tests.support.raising import NeverDone
 
 pytestmark = pytest.mark.etcd
 

@@ -44,9 +44,7 @@ class StandIn(Stopping):
         store: Store | None = None,
         configuration: Configuration = None,
         prefix: str = "/registry",
-        gate: bool = False,
         given_up_after: float = 30.0,
-        hosts: tuple[str, ...] = HOSTS,
         furnished: bool = True,
     ) -> None:
         self.authority = authority
@@ -55,13 +53,12 @@ class StandIn(Stopping):
         self.requests: list[Request] = []
         self.before: list[Callable[[Request], None]] = []
         self._prefix = prefix
-        self._gate = gate
         self._configuration = configuration_of(configuration)
         self._dies_after: int | None = None
         self._dies_answering = True
         self.process = self._new_process()
         self._serving = Serving(self.process)
-        self._listener = Listener(authority, self._take, hosts=hosts)
+        self._listener = Listener(authority, self._take, hosts=HOSTS)
         for name in ("kube-system", "default") if furnished else ():
             if self.store.get(f"{prefix}/namespaces/{name}".encode()) is None:
                 self.create("v1", "Namespace", name)
@@ -163,7 +160,7 @@ class StandIn(Stopping):
     # -- inside
 
     def _new_process(self) -> Process:
-        return Process(self.store, self._configuration, self.behaviour, prefix=self._prefix, gate=self._gate)
+        return Process(self.store, self._configuration, self.behaviour, prefix=self._prefix)
 
     def _an_admin(self) -> str:
         return next(token for token, user in self.behaviour.users.items() if user.groups)

@@ -238,7 +238,7 @@ while True:
 @contextmanager
 def storming(path: Path) -> Iterator[None]:
     path.parent.mkdir(parents=True)
-    command = [sys.executable, "-c", STORM, path]
+    command = [sys.executable, "-c", STORM, str(path)]
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"

@@ -28,8 +28,7 @@ from etcdfix.sources.etcd.tls import TLSMaterial
 from etcdfix.wire.descriptors import ReadMethod
 from etcdfix.wire.etcd import RANGE, READ_METHODS, STATUS, WATCH, message
 from tests.support.breaking_in import Heard, heard
-from tests.support.never_done import NeverDone
-from tests.support.raising import raising
+from tests.support.raising import NeverDone, raising
 from tests.support.scripted_etcd import ScriptedEtcd
 
 # Every method of etcd 3.6 that is not on the list of read methods: most write, the others are not needed.

@@ -53,15 +53,15 @@ def test_what_is_put_where_nothing_is_needs_no_backup_directory(
 ) -> None:
     """The default one would not last."""
 
-    def _refuses(path: Path, **_: object) -> None:
-        if "nowhere" in str(path):
+    def refuses(path: Path, *, named: bool) -> tuple[str, ...]:
+        if not named:
             raise UnsafePlace(f"directory {path}: is on tmpfs", path=path)
+        return ()
 
     backup = registry.deleted()
     monkeypatch.setenv("XDG_STATE_HOME", str(registry.folder / "state"))
     monkeypatch.setattr("etcdfix.remediation.places.default_directory", lambda: registry.folder / "nowhere")
-    monkeypatch.setattr("etcdfix.remediation.places.require_lasting", _refuses)
-    monkeypatch.setattr("etcdfix.remediation.commit.require_lasting", _refuses)
+    monkeypatch.setattr("etcdfix.remediation.places.lasting_warnings", refuses)
     common = [*registry.common(places=False, configured=False), "--audit-log", str(registry.log)]
     for arguments in (["--dry-run"], []):
         ran = registry.run("undo", str(backup.path), "--yes", *arguments, *common)

@@ -112,9 +112,6 @@ def settle_one(etcd: EtcdServer, path: Path, intent: Record, **given: Any) -> Se
         return settle_intent(EtcdNow(client), log, intent, OPERATOR, cluster=here, **given)
 
 
-# A deletion.
-
-
 def test_key_that_stands_as_examined_was_not_deleted(etcd: EtcdServer, path: Path, key: bytes) -> None:
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE))
     assert settled(etcd, path, intent) is Result.NOT_APPLIED
@@ -130,9 +127,6 @@ def test_etcd_that_was_put_back_cannot_tell(etcd: EtcdServer, path: Path, key: b
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), header_revision=etcd.revision() + 1000)
     stays_open(etcd, path, intent, "had come to revision")
     assert settled(etcd, path, intent, Rule.OTHER_CLUSTER_ID) is Result.ANOMALY
-
-
-# Another etcd, which shares the uid of kube-system.
 
 
 @pytest.mark.parametrize("by", ["grounds", "backup"])
@@ -270,8 +264,6 @@ def stays_open(etcd: EtcdServer, path: Path, intent: Record, why: str, *, cluste
     assert path.read_bytes() == written
 
 
-# A value that was put: the very next write with its bytes, and nothing less.
-
 PUT = b"k8s:enc:secretbox:v1:key1:repaired"
 PUTS = {Verb.UNDO: Result.UNDONE, Verb.FIX: Result.FIXED}
 
@@ -315,9 +307,6 @@ def test_what_may_be_somebody_elses_is_not_its_own(
     )
     assert found.outcome in {Result.APPLIED_OR_GONE, Result.ANOMALY}
     assert not wrote(path, intent, StoredValue(key, PUT, written, revision, 2, 0))
-
-
-# A restoration where nothing was, and a value that was to be replaced.
 
 
 def test_every_sentence_is_its_own(path: Path) -> None:
@@ -464,9 +453,6 @@ def test_marker_stays_while_nobody_knows(
     assert marker.exists()
 
 
-# Nobody answers; another cluster.
-
-
 def test_no_answer_leaves_the_intent_open(start_etcd: StartEtcd, path: Path, key: bytes) -> None:
     server = start_etcd()
     intent = open_intent(path, key, mod_revision=server.put(key, VALUE))
@@ -579,9 +565,6 @@ def test_where_an_intent_was_made_need_not_be_known(path: Path, here: str) -> No
     refuse_other_store(_place(here), gone)
 
 
-# Backups.
-
-
 def test_unconfirmed_backup_proves_that_nothing_was_sent(
     etcd: EtcdServer, path: Path, key: bytes, tmp_path: Path
 ) -> None:
@@ -637,9 +620,6 @@ def test_backups_that_were_moved_away_need_no_confirming(
     etcd.delete(key)
     found = settle_one(etcd, path, intent)
     assert (found.outcome, found.warnings) == (Result.APPLIED_OR_GONE, ())
-
-
-# Which intents.
 
 
 def test_open_intents_of_one_key_of_one_cluster(path: Path) -> None:

@@ -78,9 +78,6 @@ def refused_by(rule: str, kubeconfig: Path, *servers: str, **options: Any) -> Re
     return caught.value
 
 
-# What one server says.
-
-
 def test_server_that_does_not_find_what_etcd_holds(api: KubernetesAPI, start: Start, tmp_path: Path) -> None:
     """It reads another etcd, so it cannot say whether its encryption configuration opens the value."""
     with pytest.raises(
@@ -260,9 +257,6 @@ def test_a_name_that_no_request_can_carry(api: KubernetesAPI, tmp_path: Path) ->
     assert api.asked("/api/v1/namespaces/shop") == []
 
 
-# Whose server it is.
-
-
 def test_an_unknown_uid_in_etcd_cannot_be_the_same(api: KubernetesAPI, tmp_path: Path) -> None:
     api.uid = ""
     with pytest.raises(AuthorizationRefused, match="nothing in etcd names the cluster") as caught:
@@ -322,9 +316,6 @@ def test_what_stranger_reads_is_no_word_for_cluster(api: KubernetesAPI, start: S
     assert found.authorization is not None
     assert found.authorization.server == other.url
     assert api.asked(ACCESS_REVIEW) == []
-
-
-# Several servers.
 
 
 def test_one_of_another_cluster_among_them(api: KubernetesAPI, start: Start, tmp_path: Path) -> None:
@@ -397,8 +388,6 @@ def test_a_list_of_servers_that_is_not_there_is_said(
     assert found.warnings == (f"which API servers service default/kubernetes lists is not known: {why}",)
     assert found.authorization is not None
 
-
-# In which version.
 
 DEPLOYMENTS = {"group": "apps", "version": "v1beta1", "resource": "deployments"}
 CUSTOM = {"group": "example.com", "version": "", "resource": "widgets"}
@@ -482,9 +471,6 @@ def test_versions_that_lead_elsewhere(api: KubernetesAPI, tmp_path: Path) -> Non
     assert api.asked(WIDGETS) == [WIDGETS, widget("v1")]
     api.instead[WIDGETS] = Played(200, b'{"kind":"APIGroup","versions":[{"version":"v1"}]}')
     assert one(ask(api.kubeconfig(tmp_path), **CUSTOM)) == (Answer.NOT_FOUND, "")
-
-
-# Addresses.
 
 
 @pytest.mark.parametrize("url", ["https://a", "https://10.0.0.1:6443", "https://[fd00::1]:6443/x/y"])

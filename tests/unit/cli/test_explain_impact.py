@@ -68,9 +68,6 @@ def test_a_source_that_breaks_off(impact: Impact) -> None:
     assert ran.code == 3
 
 
-# --------------------------------------------------------------------------------- deletions through the API
-
-
 @pytest.mark.parametrize(
     ("policy", "action", "result", "risk"),
     [
@@ -147,9 +144,6 @@ def test_hostile_names_in_a_forecast(impact: Impact, form: str) -> None:
         assert_harmless(ran.out + ran.err)
 
 
-# ----------------------------------------------------------------------------------------------- hostile names
-
-
 def hostile() -> tuple[Cluster, str]:
     cluster = Cluster()
     key = cluster.break_(cluster.key("secrets", "shop", HOSTILE))
@@ -172,9 +166,6 @@ def test_hostile_names_act_upon_nothing(impact: Impact, form: str) -> None:
         assert told(ran)["dependents"]["tree"][0]["object"]["name"] == HOSTILE
 
 
-# ----------------------------------------------------------------------------------------- nothing of contents
-
-
 def test_no_contents_in_any_form(impact: Impact) -> None:
     cluster = Cluster()
     key = cluster.add(
@@ -189,9 +180,6 @@ def test_no_contents_in_any_form(impact: Impact) -> None:
         ran = impact(cluster, key, "-o", form)
         assert ran.code == 0
         assert SECRET_WORD not in ran.out + ran.err
-
-
-# ------------------------------------------------------------------------------------------ encryption and KMS
 
 
 @pytest.fixture
@@ -227,9 +215,6 @@ def test_no_command_for_a_name_that_would_not_survive_a_shell(impact: Impact, na
     ran = impact(cluster, f"base64:{key}", "-o", "json")
     assert ran.code == 0
     assert [remedy["command"] for remedy in ran.document["remedies"]] == [""]
-
-
-# ----------------------------------------------------------------------------------------------------- a way back
 
 
 def test_a_crd_that_is_gone_while_its_objects_are_stored(impact: Impact) -> None:

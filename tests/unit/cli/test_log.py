@@ -36,9 +36,6 @@ def cut(path: Path, lines: int) -> None:
     path.with_name("audit.jsonl.head").unlink()
 
 
-# show
-
-
 def test_show_a_row_for_each_record(capfd: Captured, path: Path) -> None:
     write_log(path, pairs=2)
     code, out, err = audit(capfd, "show", path, "-o", "wide")
@@ -118,9 +115,6 @@ def test_unreadable(capfd: Captured, path: Path, words: list[str]) -> None:
     assert (code, out) == (5, "")
     assert "No such file" in err
     assert not path.exists()
-
-
-# verify
 
 
 def test_verify_says_what_nothing_can_show(capfd: Captured, path: Path) -> None:

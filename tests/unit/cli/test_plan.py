@@ -171,9 +171,6 @@ def _kms_value() -> bytes:
     return found.value
 
 
-# ------------------------------------------------------------------------------------------------------------- alpha
-
-
 @pytest.fixture(scope="module")
 def alpha(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The plan of alpha's lost keys, from a report in lines."""

@@ -49,8 +49,6 @@ def screen(report: ComparisonReport) -> list[str]:
     return [*text_lines(report.document(), RUN, 100)]
 
 
-# The walk
-
 Contents = dict[bytes, bytes]
 _CONTENTS = st.dictionaries(
     st.sampled_from([b"a", b"a\x00", b"a/b", b"b", b"c"]), st.sampled_from([b"1", b"2"])
@@ -99,9 +97,6 @@ def test_as_a_naive_comparison(all_of_them: list[Contents], partial: set[int]) -
 def test_anything_of_a_record_counts(changed: str) -> None:
     one, other = stored("k", b"v"), msgspec.structs.replace(stored("k", b"v"), **{changed: 77})
     assert len(differing(walk(MemorySource([one]), MemorySource([other])))) == 1
-
-
-# Two points in time
 
 
 EARLIER = MemorySource(
@@ -169,8 +164,6 @@ def test_other_clusters_and_the_order_of_time_are_told() -> None:
     )
     assert "different clusters" in compared(one, two).warnings[0]
 
-
-# What is advised where members differ
 
 BAD = b"k8s\x00\xff"
 

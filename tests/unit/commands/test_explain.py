@@ -200,8 +200,6 @@ def test_values_beside_it_that_may_not_be_read() -> None:
     assert report.siblings[0].failed == 1
 
 
-# ------------------------------------------------------------------------------------------------ what is kept
-
 CBC = configuration(provider("aescbc", key1=KEY_1), IDENTITY)
 WHOLE = aescbc(secret("web"))
 CUT = WHOLE[:-5]

@@ -95,9 +95,6 @@ def get(
     return stream.getvalue().decode(), result, seen
 
 
-# What is chosen
-
-
 @pytest.mark.parametrize(
     ("holds", "names", "empty", "output"),
     [
@@ -116,9 +113,6 @@ def test_an_empty_list(holds: dict[str, bytes], names: tuple[str, ...], empty: b
         assert text == ""
 
 
-# Words of kubectl
-
-
 def test_a_list_of_many_counts_all_and_shows_every_wrong_one() -> None:
     holds = {f"/registry/configmaps/default/c{n:03}": config_map(f"c{n:03}", "default") for n in range(150)}
     holds["/registry/configmaps/default/c149"] = b"k8s\0broken"
@@ -128,9 +122,6 @@ def test_a_list_of_many_counts_all_and_shows_every_wrong_one() -> None:
     assert "c149" in next(line for line in lines if line.startswith("default"))
     assert len(lines) <= 24
     assert "and 135 more objects" in text
-
-
-# Forms
 
 
 def test_the_resource_version_is_etcds_as_on_the_api_server() -> None:
@@ -167,9 +158,6 @@ def test_a_stranger_that_does_not_parse_is_not_shown_and_not_called_broken(value
     assert text == ""
     assert words in shown.problem
     assert (result.findings, result.undetermined) == (0, 1)
-
-
-# What is left of broken ones
 
 
 def test_a_salvage_is_no_object_of_kubernetes() -> None:
@@ -220,9 +208,6 @@ def test_managed_fields_are_left_out_of_a_salvage_too() -> None:
     assert "managedFields" not in json.loads(text)["partial"]["metadata"]
 
 
-# Trouble on the way
-
-
 class _FailingSource(MemorySource):
     def __init__(self, records: dict[str, bytes], failure: BaseException, *, after: int) -> None:
         super().__init__(records)
@@ -242,9 +227,6 @@ def test_a_source_that_is_lost_midway_leaves_no_whole_list() -> None:
     assert result.problems == ["the source was lost midway: gone"]
     with pytest.raises(ValueError):
         json.loads(text)
-
-
-# Raw bytes
 
 
 def raw(key: str, holds: dict[str, bytes] = HOLDS, *, reveal: bool = False) -> bytes | None:
@@ -286,8 +268,6 @@ def test_shown_values_print_nothing_of_themselves() -> None:
     _, _, (shown,) = get(HOLDS, key="/registry/secrets/shop/web", reveal=True)
     assert repr(shown) == "Shown(form='object')"
 
-
-# Nothing is revealed
 
 PLAIN = b"never-to-be-shown-0123456789"
 LEAKS = [

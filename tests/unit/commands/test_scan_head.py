@@ -82,9 +82,6 @@ def readable(count: int) -> dict[str, bytes]:
 DAMAGED_MAP = {"/registry/configmaps/shop/settings": config_map()[:20]}
 
 
-# A lost key
-
-
 def test_what_holds_for_a_whole_lost_key_stands_once() -> None:
     document = report(lost(300) | readable(5))
     (entry,) = document["summary"]["key_loss"]
@@ -175,9 +172,6 @@ def test_without_room_to_wait_each_finding_keeps_its_remedies(monkeypatch: Patch
     assert len(document["summary"]["key_loss"]) == 1
 
 
-# Which is the worst
-
-
 def test_a_definition_goes_before_a_lost_key_and_both_before_one_object() -> None:
     damaged = crd()[:40]
     document = report(lost(50) | {CRD_KEY: damaged})
@@ -195,9 +189,6 @@ def test_what_a_baseline_knows_counts_and_the_new_comes_first(tmp_path: Any) -> 
     assert lines[0] == "1 NEW: /registry/configmaps/shop/b (1 known) in the snapshot"
     assert lines[1].startswith("BREAKS NOW")
     assert "/registry/configmaps/shop/b" in lines[4].split()
-
-
-# Nothing wrong, too little seen
 
 
 def test_a_narrow_scope_says_no_more_than_it_saw() -> None:
@@ -237,9 +228,6 @@ def test_memory_stays_flat_over_a_lost_key(monkeypatch: Patch) -> None:
     monkeypatch.setattr(tempfile, "TemporaryFile", counted)
     report(lost(800))
     assert made
-
-
-# Attacks
 
 
 def test_a_key_whose_name_may_be_damaged_is_not_nothing() -> None:

@@ -127,9 +127,6 @@ def test_a_few_bits_of_a_custom_resource_may_be_wrong_in_every_encoding(members:
         assert known.recognise(flipped(data, 63)) is None
 
 
-# --- CBC: blocks become noise
-
-
 def blocks(data: bytes) -> RecognisedStart | None:
     return STRUCTURES.recognise_blocks(data[:START_SIZE_CBC])
 

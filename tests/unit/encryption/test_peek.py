@@ -64,9 +64,6 @@ def right(found: Peek) -> Peek:
     return found
 
 
-# --- the key
-
-
 @pytest.mark.parametrize("provider", LOCAL)
 def test_the_key_is_right_and_the_end_is_gone(provider: str) -> None:
     data = sealed(provider)
@@ -110,9 +107,6 @@ def test_a_key_that_was_renamed(provider: str, thorough: bool) -> None:
     assert found.look == look(PLAIN)
 
 
-# --- names with colons
-
-
 def named(name: str, key: bytes = ONE) -> bytes:
     body = encoders.aesgcm_body(PLAIN, key, NONCE12, ETCD_KEY)
     return f"k8s:enc:aesgcm:v1:{name}:".encode() + body
@@ -149,9 +143,6 @@ def test_a_name_that_goes_on_for_whole_blocks_is_no_damage(rest: str) -> None:
     assert (found.transformer, found.named, found.opens) == (
         f"aescbc/v1/key:{quote(rest, safe=':')}", True, True,
     )  # fmt: skip
-
-
-# --- what was done
 
 
 @pytest.mark.parametrize("provider", ["aesgcm", "secretbox"])
@@ -227,9 +218,6 @@ def test_cbc_blocks() -> None:
         assert found.look is not None
         assert found.look.breaks
     assert right(peeked(RIGHT, sealed("aescbc"))).opens  # whoever asks is told that the padding fits
-
-
-# --- KMS
 
 
 class Plugin(OneAnswer):
@@ -410,9 +398,6 @@ def test_which_witnesses_are_kept_and_how_many_are_tried_does_not_depend_on_thei
     assert seen[0] == seen[1] == seen[2]
     states = Counter(one.state for one in seen[0])
     assert states == {PeekState.RIGHT_KEY: 64, PeekState.NOT_POSSIBLE: 6}
-
-
-# --- evidence
 
 
 def test_every_try_counts_against_the_odds() -> None:

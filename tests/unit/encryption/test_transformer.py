@@ -85,9 +85,6 @@ GCM_ONE, GCM_TWO = keyed("aesgcm", ("k", ONE)), keyed("aesgcm", ("k", TWO))
 CBC_ONE, BOX_ONE = keyed("aescbc", ("k", ONE)), keyed("secretbox", ("k", ONE))
 
 
-# --- what opens, and whether it is stale
-
-
 @pytest.mark.parametrize(
     ("providers", "data", "transformer", "stale", "key"),
     [
@@ -120,8 +117,6 @@ def test_value_of_another_etcd_key() -> None:
     assert opened(reader, gcm("k", ONE, b"/other"), b"/other").data == PLAIN
     assert failure(reader, gcm("k", ONE, b"/other")).failure.reason is FailureReason.AUTHENTICATION_FAILED
 
-
-# --- what does not, and why
 
 NO_PREFIX = "no matching prefix found"
 NO_AES_KEY = "no matching key was found for the provided AES transformer"
@@ -195,9 +190,6 @@ def test_resource_without_an_entry() -> None:
     assert failed.failure.reason is FailureReason.IDENTITY_REFUSED
 
 
-# --- KMS
-
-
 def plugin_with(answer: bytes | Exception) -> OneAnswer:
     return OneAnswer(answer, write_key_id=KEY_ID)
 
@@ -250,9 +242,6 @@ def test_half_known_aggregates_are_not_passed_off_as_upstreams() -> None:
     assert [attempt.transformer for attempt in failed.failure.attempts] == ["kms/v1/a", "kms/v1/a:b"]
     assert failed.failure.message == ""
     assert failed.failure.reason is FailureReason.KMS_UNREACHABLE
-
-
-# --- which rule serves a resource
 
 
 def test_look_up_order_does_not_follow_the_file() -> None:

@@ -243,9 +243,6 @@ def test_a_flag_that_the_plan_asks_for(
     assert asked(plan, value.key, accepted=accepting(*needs))
 
 
-# ------------------------------------------------------------------------------------------------ files not to trust
-
-
 def test_spaces_and_the_order_of_fields_do_not_matter(made: tuple[Path, StoredValue]) -> None:
     path, _ = made
     plan = load_plan(path)
@@ -365,9 +362,6 @@ def test_a_plan_that_is_too_large_is_refused(made: tuple[Path, StoredValue], mon
     monkeypatch.setattr(planfile, "MAX_PLAN_BYTES", 100)
     with pytest.raises(ConfigurationError, match="larger than 100 bytes"):
         load_plan(path)
-
-
-# ---------------------------------------------------------------------------------------------------- very many rows
 
 
 def grown(path: Path, count: int, *, wrong: tuple[bytes, bytes] = (b"", b"")) -> Path:

@@ -95,9 +95,6 @@ def test_the_smallest_report(tmp_path: Path) -> None:
     assert load_report(path).problems == ("the report is incomplete: it does not say why",)
 
 
-# ----------------------------------------------------------------------------------------------- reports not to trust
-
-
 def finding(number: int, **other: Any) -> dict[str, Any]:
     """The least that a finding says."""
     said = {

@@ -67,9 +67,6 @@ def reached(*endpoints: str, **options: Any) -> list[Check]:
     return [*map(check_reach, endpoints, ask_endpoints(connection))]
 
 
-# Reach
-
-
 def test_each_endpoint_is_asked_by_itself(etcd: ScriptedEtcd) -> None:
     dead, alive = reached("127.0.0.1:1", etcd.endpoint, dial_timeout_seconds=1)
     assert states([dead, alive]) == ["fail", "ok"]
@@ -94,9 +91,6 @@ def test_a_member_that_says_nothing_of_itself_and_a_wrong_password(etcd: Scripte
     (check,) = reached(etcd.endpoint, user="ada", password="not-to-be-shown")
     assert (check.state, check.next_step) == ("fail", "check --user and the password")
     assert "not-to-be-shown" not in check.what
-
-
-# What members say
 
 
 @pytest.mark.parametrize(
@@ -155,8 +149,6 @@ def test_alarms(etcd: ScriptedEtcd, client: EtcdClient) -> None:
         "etcdctl --endpoints one:1,two:2 alarm list",
     ]
 
-
-# What the etcd user may do
 
 READ, WRITE, BOTH = 0, 1, 2
 Permission = tuple[int, bytes, bytes]

@@ -49,9 +49,6 @@ def test_the_configuration() -> None:
     assert states(check_configuration(None, told_none=True)) == ["ok"]
 
 
-# Directories
-
-
 def kept(path: Path, *, named: bool = True) -> list[str]:
     return states(check_directory(path, named=named))
 
@@ -103,9 +100,6 @@ def test_a_default_that_is_not_there_yet_is_not_made(own: Path, monkeypatch: Pat
     for default in (own, own / "not-there"):
         with pytest.raises(NotDurable, match="a restart of this machine empties it"):
             kept(default, named=False)
-
-
-# The log
 
 
 def log(path: Path) -> list[Check]:
@@ -162,8 +156,6 @@ def test_what_is_no_log_of_ours(own: Path, monkeypatch: Patch) -> None:
         with pytest.raises(AuditLogUnreadable):
             log(own / "busy")
 
-
-# The kubeconfig
 
 HERE = ClusterIdentity.by_uid(UID)
 

@@ -79,9 +79,6 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> DeletionPlan:
     return plan_of(lost_cluster(), tmp_path_factory.mktemp("large"))
 
 
-# ---------------------------------------------------------------------------------- a lost key with 1,200 Secrets
-
-
 def test_every_secret_under_the_lost_key_is_listed_once(large: DeletionPlan) -> None:
     assert len(large.entries) == 1200
     assert [entry.order for entry in large.entries] == list(range(1, 1201))
@@ -108,9 +105,6 @@ def test_who_makes_them_again(large: DeletionPlan) -> None:
     assert entries["from-vault-7"].recreate_basis == "named by externalsecrets.external-secrets.io store-7"
 
 
-# ------------------------------------------------------------------------------------------ what belongs together
-
-
 NOWHERE = b"0" * 16
 
 
@@ -132,9 +126,6 @@ def test_a_group_says_what_the_others_under_its_transformer_do(tmp_path: Path) -
         ("aescbc/v1/key1", 1, 1, False), ("aescbc/v1/gone", 2, 0, True), ("aescbc/v1/key2", 1, 0, False),
     }  # fmt: skip
     assert [(left.key, left.why) for left in plan.left_out] == [(keys[5], "curable-by-configuration")]
-
-
-# ----------------------------------------------------------------------------------- what is left out, and why
 
 
 def test_what_changed_since_the_scan_is_left_out(tmp_path: Path) -> None:
@@ -308,9 +299,6 @@ def test_only_a_live_etcd_at_its_newest_revision_is_newest(tmp_path: Path) -> No
         assert build_plan(source, examiner_of(cluster, source), request).source.newest is expected
 
 
-# ----------------------------------------------------------------------------------------------- order and risk
-
-
 def test_what_the_cluster_stands_on_comes_last(tmp_path: Path) -> None:
     cluster = base()
     system = cluster.secret("bootstrap-token-abcdef", "kube-system")
@@ -347,9 +335,6 @@ def test_what_was_there_before_a_deletion_says_nothing_of_an_object(tmp_path: Pa
     (entry,) = build_plan(source, examiner_of(cluster, source), request_for(path)).entries
     assert (entry.source, entry.save) == ("", "")  # of an earlier object, which nothing says is this one
     assert entry.what == "Secret (type not known)"
-
-
-# ---------------------------------------------------------------------------------------- hostile names, no contents
 
 
 def test_a_key_that_cannot_be_typed_is_listed_and_named_in_base64(tmp_path: Path) -> None:
@@ -500,9 +485,6 @@ def test_what_fails_as_a_whole_kind_does_is_left_out(tmp_path: Path) -> None:
         "not the object"
     )
     assert [entry.key for entry in plan.entries] == [alone]
-
-
-# --------------------------------------------------------------------------------------------------- very many
 
 
 @pytest.mark.thorough

@@ -175,9 +175,6 @@ def test_closing_ends_a_call_under_way_and_all_later_ones(plugin: KMSPlugin, cli
     assert {answer.status for answer in answers if isinstance(answer, Failure)} == {"CANCELLED"}
 
 
-# Health.
-
-
 @pytest.mark.parametrize("version", ["", "v2alpha1", "v" * 5000])
 def test_wrong_versions(version: str, plugin: KMSPlugin, client_of: Client) -> None:
     plugin.version = version

@@ -151,9 +151,6 @@ def test_an_endpoint_can_be_overridden(plugin: KMSPlugin, open_plugins: Open) ->
     assert report.endpoint == plugin.endpoint
 
 
-# What goes wrong at first.
-
-
 @pytest.mark.parametrize("state", ["no-socket", "wrong-version", "denied"])
 def test_what_cannot_get_better_is_not_asked_again(
     state: str, plugin: KMSPlugin, open_plugins: Open, tmp_path: Path
@@ -187,9 +184,6 @@ def test_what_cannot_get_better_is_not_asked_again(
     assert not session.healthy
 
 
-# What goes wrong on the way.
-
-
 def test_a_plugin_that_is_killed_and_comes_back(tmp_path: Path, open_plugins: Open) -> None:
     with KMSPlugin("v2", tmp_path / "unused", KEKS, start=False) as writer:
         keys = [a_key(writer, number.to_bytes(2, "big") * 16) for number in range(100)]
@@ -221,9 +215,6 @@ def test_closing_while_calls_are_under_way(plugin: KMSPlugin) -> None:
         with pytest.raises(KMSUnreachable):
             session.unwrap(key)
     plugins.close()
-
-
-# Keys stay where they are.
 
 
 def test_no_key_is_shown_anywhere(

@@ -295,9 +295,6 @@ def _without_threads(monkeypatch: Patch) -> None:
     monkeypatch.setattr(threading.Thread, "start", start)
 
 
-# Outages.
-
-
 def test_an_outage_uses_up_patience_and_no_more(start: Start, client: Scripted, clock: HandClock) -> None:
     session = start(patience_seconds=30)
     session.unwrap(key(0))
@@ -424,9 +421,6 @@ def test_a_late_answer_is_not_kept(start: Start, client: Scripted) -> None:
     assert session.report().answered == 1
 
 
-# Health alone.
-
-
 def test_health_while_deferring(start: Start, client: Scripted) -> None:
     session = start()
     gate = threading.Event()
@@ -480,9 +474,6 @@ def test_health_when_the_run_ends_first(start: Start, client: Scripted) -> None:
     session.abort()
     assert "ended before" in not_well(session)
     assert client.checks == 0
-
-
-# The last word on a value.
 
 
 def last_word(session: PluginSession, wrapped: WrappedKey) -> str | bytes:

@@ -1,10 +1,14 @@
-"""What is stopped at the end of its ``with`` block."""
+"""What is stopped at the end of its ``with`` block, or of the test."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from contextlib import ExitStack
 
 from etcdfix.closing import Closing
+
+OPEN = ExitStack()
+"""What a test of sources opens here is closed at its end."""
 
 
 class Stopping(Closing):

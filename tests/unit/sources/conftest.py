@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.support.stopping import OPEN
+
+
+@pytest.fixture(autouse=True)
+def _close() -> Iterator[None]:
+    with OPEN:
+        yield
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import gzip
@@ -10,7 +9,6 @@ import os
 import tempfile
 import threading
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,6 +19,7 @@ from etcdfix.sources import dbfile
 from etcdfix.sources.dbfile import DatabaseFile
 from tests.support.bbolt_writer import database, put
 from tests.support.raising import raising
+from tests.support.stopping import OPEN
 
 ITEMS = [put(index + 2, b"/key/%04d" % index, b"value %d" % index * 20) for index in range(500)]
 
@@ -28,15 +27,6 @@ ITEMS = [put(index + 2, b"/key/%04d" % index, b"value %d" % index * 20) for inde
 @pytest.fixture(scope="module")
 def image() -> bytes:
     return database(ITEMS, trailer=True)
-
-
-OPEN = contextlib.ExitStack()
-
-
-@pytest.fixture(autouse=True)
-def close() -> Iterator[None]:
-    with OPEN:
-        yield
 
 
 def opened(tmp_path: Path, data: bytes) -> DatabaseFile:

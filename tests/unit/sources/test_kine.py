@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from etcdfix.sources.kine import KineSource
 from etcdfix.sources.kinetable import KineTable, Names
 from etcdfix.sources.problems import DAMAGE_NOTE
 from tests.support.kine import KineWriter, Release
+from tests.support.stopping import OPEN
 
 A, B = b"/registry/configmaps/shop/a", b"/registry/configmaps/shop/b"
 BY_RELEASE = pytest.mark.parametrize("release", Release)
@@ -299,15 +299,6 @@ def test_again_is_at_the_newest_revision_whatever_this_one_is_pinned_at(
         path.unlink()
         with pytest.raises(NotAKineFile, match="No such file"):
             source.again()
-
-
-OPEN = contextlib.ExitStack()
-
-
-@pytest.fixture(autouse=True)
-def close() -> Iterator[None]:
-    with OPEN:
-        yield
 
 
 def table_of(path: Path) -> KineTable:

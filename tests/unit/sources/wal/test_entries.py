@@ -18,22 +18,12 @@ from etcdfix.sources.wal.revisions import Claim, Points, claims_of
 from etcdfix.sources.wal.segments import Damage, Record, open_segments, records
 from etcdfix.sources.wal.trace import FALLBACK, NOT_COMPARED, KeyRecord, RunTrace
 from etcdfix.wire import raft
+from tests.support.stopping import OPEN
 from tests.support.wal_writer import PREALLOCATED, LogWriter, as_apiserver
-
-OPENED: list[WriteAheadLog] = []
-
-
-@pytest.fixture(autouse=True)
-def close() -> Iterator[None]:
-    yield
-    while OPENED:
-        OPENED.pop().close()
 
 
 def opened(*written: Path) -> WriteAheadLog:
-    found = WriteAheadLog.open(*written)
-    OPENED.append(found)
-    return found
+    return OPEN.enter_context(WriteAheadLog.open(*written))
 
 
 def write(log: LogWriter, count: int, word: bytes = b"v") -> None:

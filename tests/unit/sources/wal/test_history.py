@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +18,7 @@ from etcdfix.sources.wal.replay import Applied, Held, Replay
 from etcdfix.sources.wal.requests import Transaction, action_of, expected_revisions, in_range, writes_of
 from etcdfix.testing.protobytes import block, number
 from etcdfix.wire import raft
+from tests.support.stopping import OPEN
 from tests.support.wal_writer import (
     ALARM,
     DELETE,
@@ -45,15 +44,6 @@ from tests.support.wal_writer import (
 def busy(etcd: ModelEtcd, rounds: int = 30, keys: int = 7) -> None:
     for turn in range(rounds):
         etcd.update(b"/registry/leases/%d" % (turn % keys), b"beat %d of a node that lives" % turn)
-
-
-OPEN = contextlib.ExitStack()
-
-
-@pytest.fixture(autouse=True)
-def close_logs() -> Iterator[None]:
-    with OPEN:
-        yield
 
 
 def played(directory: Path, present: Source | None, *others: SnapshotSource) -> LogHistory:

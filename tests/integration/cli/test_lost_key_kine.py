@@ -104,7 +104,7 @@ def test_a_run_over_a_plan_has_the_api_server_write_all_of_them(cluster: LostKey
     report = ["--from-report", str(cluster.report()), "--rescued", str(cluster.saved)]
     assert cluster.run("plan", *report, *words, "-o", "json", "--output-file", str(plan)).code == 1
     document = json.loads(plan.read_text())
-    assert [(one["decision"], one["outcome"]) for one in document["decisions"]] == [("fix", "")] * 2
+    assert [one["decision"] for one in document["decisions"]] == ["fix"] * 2
     run = ["plan", "--run", str(plan), ACKNOWLEDGEMENT, "--kubeconfig", str(cluster.kubeconfig)]
     run += ["--rescued", str(cluster.saved), *cluster.common()]
 
@@ -124,6 +124,6 @@ def test_a_run_over_a_plan_has_the_api_server_write_all_of_them(cluster: LostKey
     ran = decided("fix")
     assert ran.code == 0, ran
     cluster.shows_nothing(ran)
-    assert [one["outcome"] for one in json.loads(plan.read_text())["decisions"]] == ["fixed"] * 2
+    assert [one["result"] for one in json.loads(ran.out)["objects"]] == ["fixed"] * 2
     for key in cluster.keys:
         assert cluster.stored_value(key).value.startswith(b"k8s:enc:aescbc:v1:key2:")

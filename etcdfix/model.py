@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from enum import StrEnum
+from mmap import mmap
 from typing import NamedTuple
 
 import msgspec
@@ -556,7 +557,7 @@ class ClusterIdentity(msgspec.Struct, frozen=True, kw_only=True):
 @functools.lru_cache(maxsize=1024)
 def key_id_digest(key_id: str) -> str:
     """Return ``sha256:<hex>`` of a KMS key id, as the API server's metrics and logs name it; "" for none."""
-    return f"sha256:{hashlib.sha256(key_id.encode()).hexdigest()}" if key_id else ""
+    return digest_of(key_id.encode()) if key_id else ""
 
 
 class KeyOfRule(msgspec.Struct, frozen=True):
@@ -567,3 +568,8 @@ class KeyOfRule(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.transformer} ({self.key_fingerprint})" if self.key_fingerprint else self.transformer
+
+
+def digest_of(data: bytes | mmap) -> str:
+    """Return the SHA-256 of some bytes as ``sha256:<hex>``."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"

@@ -23,7 +23,7 @@ import msgspec
 from etcdfix.errors import ConfigurationError, why
 from etcdfix.inputs.inputfile import open_regular, read_input, too_large
 from etcdfix.inputs.ownfiles import RESCUE_INDEX_NAME, RESCUED_NAME
-from etcdfix.model import GroupResource
+from etcdfix.model import GroupResource, digest_of
 
 INDEX_NAME: Final = RESCUE_INDEX_NAME
 FORMAT: Final = "etcdfix.rescued/v1"
@@ -142,11 +142,6 @@ def file_name(key: bytes, resource_version: str, sha256: str) -> str:
     """Return the name of a file: made of digests, never of the key's own words, which come from strangers."""
     digest = hashlib.sha256(key).hexdigest()
     return f"{digest[:16]}-{resource_version}-{sha256.removeprefix('sha256:')[:16]}.json"
-
-
-def digest_of(raw: bytes) -> str:
-    """Return ``sha256:<hex>`` of the bytes of a file."""
-    return f"sha256:{hashlib.sha256(raw).hexdigest()}"
 
 
 def read_index(directory: Path) -> RescueIndex:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from etcdfix.cli.changing import request_fields, require_reason
 from etcdfix.cli.command import ChangingCommand, Command, codes
@@ -43,12 +42,11 @@ from etcdfix.cli.output import (
 from etcdfix.cli.progress import progress_of
 from etcdfix.commands.opening import open_cluster, open_examiner, open_source
 from etcdfix.commands.plan import PlanRequest, build_plan
-from etcdfix.commands.planning.run import Ran, Run, run_plan
+from etcdfix.commands.planning.run import Ran, Run, RunTold, run_plan
 from etcdfix.commands.planning.run_report import ran_lines, run_preview, run_report
 from etcdfix.errors import ConfigurationError, EndedEarly, EtcdfixError
 from etcdfix.inputs.outputfile import STANDARD_OUTPUT
 from etcdfix.model import ClusterIdentity
-from etcdfix.remediation.cluster import Cluster
 from etcdfix.remediation.run import RunRequest
 from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.planfile import decided_digest, load_plan, plan_key
@@ -163,27 +161,6 @@ _RUN_CODES = codes(
 )
 
 
-class _Told(msgspec.Struct):
-    """Tells a run while it goes on."""
-
-    output: str
-    run: Run
-    cluster: Cluster
-
-    def preview(self, plan: DeletionPlan, identity: ClusterIdentity, warnings: Iterable[str]) -> None:
-        document = run_preview(self.cluster, self.run, plan, identity, warnings)
-        show_preview(document, self.run.options)
-
-    def told(self, ran: Ran) -> None:
-        load = self.run.load
-        if self.output == TEXT and load is not None:
-            lines = ran_lines(ran, len(self.run.objects), len(load.tasks))
-            show_outcome(map(safe_text, lines))
-
-    def say(self, text: str) -> None:
-        say(text)
-
-
 @click.command("plan", cls=ChangingCommand, epilog=_RUN_CODES)
 @click.option(
     "--run", "plan_file", type=FILE, required=True, metavar="FILE",
@@ -281,5 +258,13 @@ def _work(run: Run, confirmer: Terminal, options: dict[str, Any], **asked: Any) 
             **asked,
             **request_fields(options, inputs, api),
         )
-        told = _Told(options["output"], run, cluster)
-        return run_plan(cluster, plan, run, request, confirmer, told, progress=progress_of(cluster.source))
+
+        def preview(plan: DeletionPlan, identity: ClusterIdentity, warnings: Iterable[str]) -> None:
+            show_preview(run_preview(cluster, run, plan, identity, warnings), run.options)
+
+        def told(ran: Ran) -> None:
+            if options["output"] == TEXT and run.load is not None:
+                show_outcome(map(safe_text, ran_lines(ran, len(run.objects), len(run.load.tasks))))
+
+        telling, progress = RunTold(preview, told, say), progress_of(cluster.source)
+        return run_plan(cluster, plan, run, request, confirmer, telling, progress=progress)

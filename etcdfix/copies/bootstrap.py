@@ -14,7 +14,7 @@ import msgspec
 
 from etcdfix.copies.finder import Finder
 from etcdfix.copies.log import Log
-from etcdfix.copies.model import Sameness, Wanted, digest_of
+from etcdfix.copies.model import Sameness, Wanted
 from etcdfix.encryption.bootstrap import (
     BOOTSTRAP_PREFIX,
     OpenedBootstrap,
@@ -23,7 +23,7 @@ from etcdfix.encryption.bootstrap import (
     open_bootstrap,
 )
 from etcdfix.errors import SourceError
-from etcdfix.model import Confidence, GroupResource
+from etcdfix.model import Confidence, GroupResource, digest_of
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import display
 from etcdfix.text.commands import RunOptions

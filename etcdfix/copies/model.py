@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from enum import StrEnum
 from typing import Final, Self
 
 import msgspec
 
-from etcdfix.model import ClusterIdentity, Confidence, GroupResource, Outcome, Repair, StoredValue
+from etcdfix.model import ClusterIdentity, Confidence, GroupResource, Outcome, Repair, StoredValue, digest_of
 from etcdfix.storagekey import StorageCodec, StorageLayout, display
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.examination import Examination
@@ -263,11 +262,6 @@ def examined_copy(found: Examination, place: Place, where: str, source: str, *, 
         value_sha256=digest_of(stored.value),
         stored=stored,
     )
-
-
-def digest_of(value: bytes) -> str:
-    """Return the SHA-256 of a value as ``sha256:<hex>``."""
-    return f"sha256:{hashlib.sha256(value).hexdigest()}"
 
 
 _OTHER_KEY = frozenset({Cause.IDENTITY_MISMATCH, Cause.WRONG_KIND_FOR_KEY, Cause.VALUE_MOVED})

@@ -24,8 +24,8 @@ from etcdfix.errors import ConfigurationError, JSONMalformed, why
 from etcdfix.examine import Examiner
 from etcdfix.golang.gojsontext import encode_json, parse_exactly
 from etcdfix.inputs.inputfile import read_input
-from etcdfix.model import ClusterIdentity, Outcome, StoredValue
-from etcdfix.rescued import INDEX_NAME, MAX_OBJECT_BYTES, digest_of, read_index
+from etcdfix.model import ClusterIdentity, Outcome, StoredValue, digest_of
+from etcdfix.rescued import INDEX_NAME, MAX_OBJECT_BYTES, read_index
 from etcdfix.storagekey import StorageCodec, display
 from etcdfix.text.safetext import safe_text
 from etcdfix.verdicts.examination import Examination

@@ -36,6 +36,7 @@ from etcdfix.errors import ConfigurationError, UnknownEncoding, why
 from etcdfix.golang import gobase64
 from etcdfix.golang.goquote import go_quote
 from etcdfix.inputs.inputfile import STANDARD_INPUT, read_secret
+from etcdfix.model import digest_of
 
 BOOTSTRAP_PREFIX: Final = b"/bootstrap/"
 """Under it are the keys of k3s and RKE2, whatever the storage prefix of the API servers is."""
@@ -190,7 +191,7 @@ class RecoveredFile(Withheld):
 
     def __init__(self, raw: bytes, *, stage: Stage | None) -> None:
         super().__init__(raw)
-        self.sha256 = f"sha256:{hashlib.sha256(raw).hexdigest()}"
+        self.sha256 = digest_of(raw)
         self.stage = stage
 
     def expose(self) -> bytes:

@@ -9,7 +9,6 @@ Source: kube-apiserver 1.36, ``k8s.io/apiserver/pkg/server/options/encryptioncon
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -34,6 +33,7 @@ from etcdfix.golang.goquote import go_quote, withheld
 from etcdfix.golang.gotime import parse_duration
 from etcdfix.golang.goyaml import line_of
 from etcdfix.inputs.inputfile import Check, any_status, read_input
+from etcdfix.model import digest_of
 
 MAX_FILE_BYTES = 4 << 20
 """An EncryptionConfiguration is a few kilobytes."""
@@ -184,7 +184,7 @@ def parse_configuration(raw: bytes, *, path: str) -> EncryptionConfiguration:
     )
     return EncryptionConfiguration(
         path=path,
-        sha256=f"sha256:{hashlib.sha256(raw).hexdigest()}",
+        sha256=digest_of(raw),
         rules=tuple(
             ResourceRule(tuple(entries), tuple(map(_provider, rule.providers or ())))
             for rule in rules

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
 
-from etcdfix.copies.model import THE_VALUE, Copy, Place, Wanted, Way, digest_of
+from etcdfix.copies.model import THE_VALUE, Copy, Place, Wanted, Way
 from etcdfix.errors import EtcdfixError, RefusedByRule
-from etcdfix.model import Repair, RepairKind
+from etcdfix.model import Repair, RepairKind, digest_of
 from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.checks import cached_reads, key, memory, release, sealing, servers, undo, value
 from etcdfix.remediation.checks import copy as copies

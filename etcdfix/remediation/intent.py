@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from etcdfix.copies.model import Way, digest_of
+from etcdfix.copies.model import Way
+from etcdfix.model import digest_of
 from etcdfix.remediation.audit.record import Operator, Record, RecordType, Result, Subject, Verb
 from etcdfix.remediation.backup.file import BackupCluster, BackupContent, make_content
 from etcdfix.remediation.cluster import grounds_of

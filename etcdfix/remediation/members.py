@@ -22,8 +22,7 @@ from functools import partial
 import msgspec
 
 from etcdfix.errors import ClusterMismatch, ConfigurationError, MemberListUnusable
-from etcdfix.model import StoredValue
-from etcdfix.remediation.backup.file import digest
+from etcdfix.model import StoredValue, digest_of
 from etcdfix.remediation.datastore import EtcdNow, KeyReading, call_etcd
 from etcdfix.side_by_side import run_within
 from etcdfix.sources.etcd.channel import ReadOnlyChannel, RpcError, open_channel, settle
@@ -79,7 +78,7 @@ class MemberCopy(msgspec.Struct, frozen=True, kw_only=True):
         lease = f", lease {self.stored.lease:x}" if self.stored.lease else ""
         return (
             f"{self.label}: mod_revision {self.stored.mod_revision}, version {self.stored.version}, "
-            f"{len(self.stored.value)} bytes, {digest(self.stored.value)}{lease}"
+            f"{len(self.stored.value)} bytes, {digest_of(self.stored.value)}{lease}"
         )
 
 

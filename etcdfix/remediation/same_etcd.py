@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from etcdfix.errors import RefusedByRule, RevisionCompacted
-from etcdfix.model import ClusterIdentity, StoredValue
+from etcdfix.model import ClusterIdentity, StoredValue, digest_of
 from etcdfix.remediation.audit.record import Record
-from etcdfix.remediation.backup.file import BackupContent, digest
+from etcdfix.remediation.backup.file import BackupContent
 from etcdfix.remediation.datastore import Datastore, KeyReading
 from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.storagekey import display
@@ -160,4 +160,4 @@ def _became(found: StoredValue | None, recorded: Recorded) -> str:
         return "was not there"
     if found.mod_revision != recorded.mod_revision:
         return f"stood at mod_revision {found.mod_revision}"
-    return "had other bytes" if recorded.value_sha256 not in {"", digest(found.value)} else ""
+    return "had other bytes" if recorded.value_sha256 not in {"", digest_of(found.value)} else ""

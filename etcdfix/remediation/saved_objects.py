@@ -21,6 +21,7 @@ from etcdfix.apiserver.memory import Identity
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.closing import Closing
 from etcdfix.errors import NotDurable, why
+from etcdfix.model import digest_of
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Operator, Record, RecordType, Subject, Verb
 from etcdfix.remediation.audit.search import saved_digests
@@ -38,7 +39,6 @@ from etcdfix.rescued import (
     INDEX_NAME,
     MAX_OBJECT_BYTES,
     SavedObject,
-    digest_of,
     file_name,
     is_whole,
     parse_index,

@@ -19,10 +19,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from etcdfix.errors import BackupUnreadable, NotDurable, RemediationRefused, SourceError
-from etcdfix.model import ClusterIdentity, StoredValue
+from etcdfix.model import ClusterIdentity, StoredValue, digest_of
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Link, Operator, Record, Result, Verb
-from etcdfix.remediation.backup.file import MARKER_SUFFIX, BackupCluster, confirm_backups, digest, read_backup
+from etcdfix.remediation.backup.file import MARKER_SUFFIX, BackupCluster, confirm_backups, read_backup
 from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.datastore import Datastore, KeyReading
 from etcdfix.remediation.same_etcd import (
@@ -247,7 +247,7 @@ def judge_reading(
         return Result.APPLIED_OR_GONE, f"{absent}: {by}"
     if expected == 0:
         created = f"the key was created at revision {present.create_revision} and holds"
-        if digest(present.value) == intent.value_sha256:
+        if digest_of(present.value) == intent.value_sha256:
             return _PUTS[intent.verb], f"{created} the bytes of the intent"
         other = "other bytes than those of the intent: written again since, or created by somebody else"
         return Result.APPLIED_OR_GONE, f"{created} {other}"
@@ -260,7 +260,7 @@ def judge_reading(
         again = f"the key was written again since, to mod_revision {present.mod_revision}"
         return Result.NOT_APPLIED, f"{again}, and never deleted"
     written = (
-        f"the key was written since, to mod_revision {present.mod_revision} with {digest(present.value)}"
+        f"the key was written since, to mod_revision {present.mod_revision} with {digest_of(present.value)}"
     )
     if intent.is_patch:  # only its value tells by whom
         carried = (
@@ -308,13 +308,13 @@ def _is_its_write(intent: Record, present: StoredValue) -> bool:
         and known
         and present.version == subject.version + 1
         and present.mod_revision > max(intent.header_revision, subject.mod_revision)
-        and intent.detail.endswith(digest(present.value))
+        and intent.detail.endswith(digest_of(present.value))
     )
 
 
 def _judge_unmoved(intent: Record, present: StoredValue) -> tuple[Result, str]:
     stands = f"the key stands at mod_revision {present.mod_revision}"
-    if digest(present.value) != intent.value_sha256:
+    if digest_of(present.value) != intent.value_sha256:
         other = "but with other bytes: members disagree, or etcd was put back to an older state and went on from there"
         return Result.ANOMALY, f"{stands} as examined, {other}"
     late = " (a request that an API server still works on could arrive later)" if intent.is_patch else ""

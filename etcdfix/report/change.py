@@ -94,26 +94,6 @@ class FollowUp(msgspec.Struct, frozen=True):
     command: Command
 
 
-class ChangedObject(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one object in a run over several.
-
-    Attributes:
-        key_base64: The key itself, where it is not plain text; else null.
-        result: As in :class:`ChangeReport`.
-        revision: etcd's revision after it; null where unknown, or where nothing was changed.
-        value_sha256s: Digests of the values that these hold, each once.
-    """
-
-    key: str
-    key_base64: str | None
-    result: str
-    detail: str = ""
-    revision: int | None = None
-    backups: list[str] = []
-    value_sha256s: list[str] = []
-    warnings: list[str] = []
-
-
 class RecordedReport(PublishedReport, frozen=True, kw_only=True):
     """What every report of a change says of its record.
 
@@ -196,7 +176,7 @@ class ChangeReport(RecordedReport, frozen=True, kw_only=True):
         return msgspec.structs.replace(found, sections=[*found.sections, *more])
 
 
-def told(changed: ChangedObject | ChangeReport, command: str) -> str:
+def told(changed: RunObject | ChangeReport, command: str) -> str:
     """Return what became of one object in one line."""
     if changed.result == "dry-run":
         return f"DRY RUN: {changed.key} would be {_DONE[command]}. Nothing was changed."
@@ -205,14 +185,17 @@ def told(changed: ChangedObject | ChangeReport, command: str) -> str:
     return f"{changed.result.upper()}: {changed.key}: {changed.detail}"
 
 
-class RunObject(ChangedObject, frozen=True, kw_only=True):
-    """What became of one object.
+class RunObject(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one object; all but its ``order`` in the plan and the ``decision`` is as in ChangeReport."""
 
-    Attributes:
-        order: Of its entry in the plan.
-        decision: ``fix`` or ``delete``.
-    """
-
+    key: str
+    key_base64: str | None
+    result: str
+    detail: str = ""
+    revision: int | None = None
+    backups: list[str] = []
+    value_sha256s: list[str] = []
+    warnings: list[str] = []
     order: int
     decision: str
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from itertools import islice
@@ -10,6 +9,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
+from etcdfix.model import digest_of
 from etcdfix.report.document import (
     CAP,
     Cell,
@@ -23,6 +23,7 @@ from etcdfix.report.document import (
     Table,
     stakes,
 )
+from etcdfix.report.finding import shown_lease
 from etcdfix.report.model import PublishedReport, Remedy, ReportConfiguration, Scope, about
 from etcdfix.storagekey import display
 from etcdfix.text.commands import NO_COMMAND, Command, Part, etcdctl, scan
@@ -116,9 +117,9 @@ def copy_of_key(label: str, found: Examination | None, *, known: bool) -> CopyOf
         mod_revision=stored.mod_revision,
         create_revision=stored.create_revision,
         version=stored.version,
-        lease=f"{stored.lease:x}" if stored.lease else None,
+        lease=shown_lease(stored.lease),
         value_size=len(stored.value),
-        value_sha256=f"sha256:{hashlib.sha256(stored.value).hexdigest()}",
+        value_sha256=digest_of(stored.value),
         outcome=verdict.outcome.value,
         cause=verdict.cause.value if verdict.cause is not None else None,
     )

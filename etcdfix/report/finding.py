@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 
-from etcdfix.model import Outcome, ServerBehaviour
+from etcdfix.model import Outcome, ServerBehaviour, digest_of
 from etcdfix.report.advice.finding import ways_out
 from etcdfix.report.model import Finding, FindingEvidence, Remedy, StatusCause, ValueKind
 from etcdfix.storagekey import display
@@ -52,7 +51,7 @@ def finding_from(
         version=stored.version,
         lease=shown_lease(stored.lease),
         value_size=len(stored.value),
-        value_sha256="sha256:" + hashlib.sha256(stored.value).hexdigest(),
+        value_sha256=digest_of(stored.value),
         evidence=[FindingEvidence(e.check, e.result, e.detail) for e in verdict.evidence],
         remedies=[*(ways_out(found) if ways is None else ways)],
         baseline=baseline,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from etcdfix import __version__
+from etcdfix.model import digest_of
 from etcdfix.report.model import ReportConfiguration, ReportSource, Scope, Tool
 from etcdfix.scope import ScopeRequest
 from etcdfix.storagekey import StorageLayout, display
@@ -40,7 +40,7 @@ def shown_configuration(configuration: EncryptionConfiguration | None) -> Report
 
 def shown_file(path: Path, raw: bytes) -> ReportConfiguration:
     """Return a file with these bytes as reports have it."""
-    return ReportConfiguration(shown_word(str(path)), f"sha256:{hashlib.sha256(raw).hexdigest()}")
+    return ReportConfiguration(shown_word(str(path)), digest_of(raw))
 
 
 def shown_source(description: SourceDescription, kube_system_uid: str | None) -> ReportSource:

@@ -28,7 +28,7 @@ from etcdfix.inputs.inputfile import (
     require_json,
     spoiled,
 )
-from etcdfix.model import Outcome
+from etcdfix.model import Outcome, digest_of
 from etcdfix.report.model import (
     API_VERSION,
     COUNTED,
@@ -101,7 +101,7 @@ class ReportFile:
     """
 
     def __init__(self, raw: Readable) -> None:
-        self.sha256 = f"sha256:{hashlib.sha256(raw).hexdigest()}"
+        self.sha256 = digest_of(raw)
         found = kind_of(raw)
         self._document = raw if found.kind == "ScanReport" else None
         if self._document is None and found.kind != "ScanHeader":
@@ -387,7 +387,7 @@ class Baseline:
         outcome = found.verdict.outcome
         if outcome is Outcome.READABLE:
             return False
-        value = f"sha256:{hashlib.sha256(found.stored.value).hexdigest()}"
+        value = digest_of(found.stored.value)
         return _digest(found.stored.key, outcome.value, value) in self._known
 
 

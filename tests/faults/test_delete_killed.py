@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
+from etcdfix.model import digest_of
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Subject
-from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.cluster import Cluster
 from etcdfix.testing.servers import EtcdServer
 from tests.faults.dying_delete import Mortals, Order
@@ -102,7 +102,7 @@ def second_deletion(etcd: EtcdServer, ground: Ground, cluster: Cluster, name: st
             entry(
                 subject=where,
                 cluster_uid=KUBE_SYSTEM_UID,
-                value_sha256=digest(stored.value),
+                value_sha256=digest_of(stored.value),
                 header_revision=stored.mod_revision,
             )
         )

@@ -12,17 +12,8 @@ import pytest
 
 from etcdfix import rescued
 from etcdfix.errors import ConfigurationError
-from etcdfix.rescued import (
-    FORMAT,
-    INDEX_NAME,
-    Fit,
-    SavedObject,
-    digest_of,
-    file_name,
-    fit_of,
-    read_index,
-    read_saved,
-)
+from etcdfix.model import digest_of
+from etcdfix.rescued import FORMAT, INDEX_NAME, Fit, SavedObject, file_name, fit_of, read_index, read_saved
 
 KEY = b"/registry/secrets/shop/db"
 METADATA = {"name": "db", "namespace": "shop", "uid": "u-1", "resourceVersion": "17"}

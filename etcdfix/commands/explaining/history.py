@@ -14,11 +14,10 @@ from typing import Any, Final
 import msgspec
 
 from etcdfix.copies.log import Log
-from etcdfix.copies.model import digest_of
 from etcdfix.errors import SourceError
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress
-from etcdfix.model import Confidence, KeptRevision, Outcome
+from etcdfix.model import Confidence, KeptRevision, Outcome, digest_of
 from etcdfix.report.explain import History, KeptWrite
 from etcdfix.report.objects import Form, Viewer
 from etcdfix.sources.base import Source

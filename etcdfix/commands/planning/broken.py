@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -12,7 +11,7 @@ import msgspec
 from etcdfix.errors import SourceError
 from etcdfix.graph.assess import came_out
 from etcdfix.maybe_newer import NOT_THE_OBJECT, Similarity, SimilarValues, in_our_tables
-from etcdfix.model import GroupResource, Outcome
+from etcdfix.model import GroupResource, Outcome, digest_of
 from etcdfix.report.plan import LeftOut
 from etcdfix.report.rows import SortedRows
 from etcdfix.report.saved_report import ReportedFinding, SavedFindings
@@ -90,7 +89,7 @@ class Gathered:
             return
         number, reported = at_place
         self._seen[number] = True
-        value = f"sha256:{hashlib.sha256(found.stored.value).hexdigest()}"
+        value = digest_of(found.stored.value)
         why = _why_left_out(found, reported, value)
         if why is not None:
             self._leave_out(found.stored.key, *why)

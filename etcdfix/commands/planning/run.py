@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,9 +27,8 @@ from etcdfix.copies.model import Place
 from etcdfix.encryption.config import read_configuration
 from etcdfix.errors import ConfigurationError, EndedEarly, RefusedByRule
 from etcdfix.examine_all import Progress, no_progress
-from etcdfix.model import ClusterIdentity
+from etcdfix.model import ClusterIdentity, digest_of
 from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.change import Change, ChangeRequest, Confirmer
 from etcdfix.remediation.checks.plan import (
     MOST_AGE_OF_A_RUN,
@@ -133,20 +132,12 @@ class Run(msgspec.Struct, kw_only=True):
         )
 
 
-class RunTold(Protocol):
-    """Takes what there is to tell, as it is known."""
+class RunTold(msgspec.Struct, frozen=True):
+    """Takes what there is to tell, as it is known: all of the run before anything is asked, then each object."""
 
-    def preview(self, plan: DeletionPlan, identity: ClusterIdentity, warnings: Iterable[str]) -> None:
-        """Take that all is known of the run, before anything is asked."""
-        ...
-
-    def told(self, ran: Ran) -> None:
-        """Take what became of an object."""
-        ...
-
-    def say(self, text: str) -> None:
-        """Take what a person should know."""
-        ...
+    preview: Callable[[DeletionPlan, ClusterIdentity, Iterable[str]], None]
+    told: Callable[[Ran], None]
+    say: Callable[[str], None]
 
 
 def run_plan(
@@ -311,7 +302,7 @@ class _Work:
         if path is None:
             return
         try:
-            same = digest(read_configuration(path)) == self._cluster.config_sha256
+            same = digest_of(read_configuration(path)) == self._cluster.config_sha256
         except ConfigurationError:
             same = False
         if not same:

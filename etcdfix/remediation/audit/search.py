@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from etcdfix.model import StoredValue
+from etcdfix.model import StoredValue, digest_of
 from etcdfix.remediation.audit.record import Record, RecordType, Result, Verb
 from etcdfix.remediation.audit.verify import is_there, read_records
-from etcdfix.remediation.backup.file import digest
 
 _WRITES: Final = frozenset({Verb.FIX, Verb.UNDO})
 WRITTEN: Final = frozenset({Result.FIXED, Result.UNDONE})
@@ -42,7 +41,7 @@ def wrote(path: Path, intent: Record, present: StoredValue) -> bool:
         intent.verb not in _WRITES
         or intent.is_patch
         or intent.subject.key != present.key
-        or not intent.detail.endswith(digest(present.value))
+        or not intent.detail.endswith(digest_of(present.value))
     ):
         return False
     return any(

@@ -46,7 +46,7 @@ from etcdfix.errors import (
 )
 from etcdfix.inputs.inputfile import read_input
 from etcdfix.inputs.ownfiles import BACKUP_FAMILY, BACKUP_TAIL
-from etcdfix.model import ClusterIdentity, StoredValue
+from etcdfix.model import ClusterIdentity, StoredValue, digest_of
 from etcdfix.remediation.audit.grounds import Grounds
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import (
@@ -223,7 +223,7 @@ def make_content(
         # No examination is needed for that, and none can be wrong about it.
         stored_as_plaintext=not stored.value.startswith(_ENVELOPE),
         value_size=len(stored.value),
-        value_sha256=digest(stored.value),
+        value_sha256=digest_of(stored.value),
         value_base64=stored.value,
         verdict=in_unicode(
             BackupVerdict(
@@ -246,11 +246,6 @@ def resting_on(content: BackupContent, record: Record) -> BackupContent:
     return msgspec.structs.replace(content, grounds=grounds)
 
 
-def digest(data: bytes) -> str:
-    """Return the SHA-256 of ``data`` as ``sha256:<hex>``."""
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
-
-
 def name_of(key: bytes) -> str:
     """Return what the name of every backup of an etcd key begins with."""
     return hashlib.sha256(key).hexdigest()[:16]
@@ -263,9 +258,9 @@ def encode_content(content: BackupContent) -> bytes:
 
 def encode_document(content: bytes, intent: BackupIntent) -> bytes:
     """Return the bytes of a backup file."""
-    told = f',\n"content_sha256":"{digest(content)}",\n"intent":'.encode()
+    told = f',\n"content_sha256":"{digest_of(content)}",\n"intent":'.encode()
     body = b"".join((_OPENING, content, told, safe_json(msgspec.json.encode(intent))))
-    return body + f',\n"document_sha256":"{digest(body)}"}}\n'.encode()
+    return body + f',\n"document_sha256":"{digest_of(body)}"}}\n'.encode()
 
 
 def read_backup(path: Path) -> Backup:
@@ -293,7 +288,7 @@ def parse_backup(raw: bytes, *, path: Path) -> Backup:
         problem = f"its first line is not that of {FORMAT}: another version, or edited"
     elif tail is None:
         problem = f"it ends after {len(raw)} bytes without its digest: cut off, or edited"
-    elif digest(raw[: tail.start()]) != tail[1].decode():
+    elif digest_of(raw[: tail.start()]) != tail[1].decode():
         problem = "its bytes are not the ones that its digest was made of"
     else:
         try:
@@ -311,9 +306,9 @@ def _contradiction(document: _Document, content: BackupContent) -> str:
     value = content.value_base64
     fits = {
         "content_sha256 is not the digest of its content": document.content_sha256
-        == digest(bytes(document.content)),
+        == digest_of(bytes(document.content)),
         "value_sha256 is not the digest of its value": content.value_size == len(value)
-        and content.value_sha256 == digest(value),
+        and content.value_sha256 == digest_of(value),
         "key and key_base64 differ": content.key == display(content.key_base64),
         "it calls an encrypted value plaintext": not (
             content.stored_as_plaintext and value.startswith(_ENVELOPE)
@@ -338,7 +333,7 @@ class BackupPlan:
     ) -> None:
         self._encoded = encode_content(content)
         self._directories = tuple(directories)
-        self.content_sha256 = digest(self._encoded)
+        self.content_sha256 = digest_of(self._encoded)
         self.value_sha256 = content.value_sha256
         unique = self.content_sha256.removeprefix("sha256:")[:16]  # it covers the time, so no two are alike
         self._name = f"{name_of(content.key_base64)}-{content.mod_revision}-{sequence}-{unique}.json"

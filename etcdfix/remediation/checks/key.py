@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from etcdfix.errors import RefusedByRule
-from etcdfix.model import Outcome
-from etcdfix.remediation.backup.file import digest
+from etcdfix.model import Outcome, digest_of
 from etcdfix.remediation.facts import must_be_had
 from etcdfix.remediation.members import AlarmKind
 from etcdfix.rules import Rule, acceptance, refuse, unless_accepted
@@ -64,7 +63,7 @@ def expectation_differs(present: Present, change: Change) -> Said:
         )
     if present.absent:
         return
-    stored, accepted, found = present.stored, change.accepted, digest(present.stored.value)
+    stored, accepted, found = present.stored, change.accepted, digest_of(present.stored.value)
     if accepted.expect_mod_revision not in {None, stored.mod_revision}:
         yield refuse(
             Rule.EXPECTATION_DIFFERS,

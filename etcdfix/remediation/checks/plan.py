@@ -10,8 +10,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.errors import RefusedByRule
-from etcdfix.model import ClusterIdentity, KnownBy, StoredValue
-from etcdfix.remediation.backup.file import digest
+from etcdfix.model import ClusterIdentity, KnownBy, StoredValue, digest_of
 from etcdfix.remediation.cluster import Acceptances, Cluster
 from etcdfix.remediation.same_etcd import older_state, other_etcd, other_id
 from etcdfix.report.plan import DECLARE_KEY_LOST, DeletionPlan, PlanEntry, meaning
@@ -49,7 +48,7 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
         if not nameless and (not cluster.uid or cluster.uid != self.kube_system_uid):
             theirs, ours = self.kube_system_uid or "unknown", cluster.uid or "unknown"
             yield refuse_plan(f"the plan is of the cluster {theirs}, this one is {ours}", self.again)
-        value = digest(stored.value)
+        value = digest_of(stored.value)
         if (stored.mod_revision, value) != (self.mod_revision, self.value_sha256):
             yield refuse(
                 Rule.EXPECTATION_DIFFERS,

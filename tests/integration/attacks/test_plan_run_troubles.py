@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from etcdfix.remediation.backup.file import digest
+from etcdfix.model import digest_of
 from etcdfix.report.planfile import load_plan, sealed
 from etcdfix.report.render.machine import JSONWriter
 from etcdfix.testing.certificates import CertificateAuthority
@@ -191,7 +191,7 @@ def test_a_repair_of_which_two_would_do(planned: Planned) -> None:
         key=both.decode(),
         name="both",
         mod_revision=planned.mod_revision(both),
-        value_sha256=digest(stored),
+        value_sha256=digest_of(stored),
         cause="key-renamed",
         transformer="aesgcm/v1/key3",
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from etcdfix.remediation.backup.file import digest
+from etcdfix.model import digest_of
 from tests.support.attacks import TRUE, seal
 from tests.support.change_runs import BROKEN, Ran, Registry
 from tests.support.fixtures import Captured, StartEtcd
@@ -82,7 +82,7 @@ def test_over_a_value_that_is_broken(registry: Registry, api: KubernetesAPI) -> 
     assert stored.startswith(b"k8s:enc:aescbc:v1:key1:")
     intent = registry.records()[-2]
     assert (intent.accepted, intent.way) == (("--accept unknown-uid",), "seal")
-    assert intent.detail.endswith(f"now {digest(stored)}")
+    assert intent.detail.endswith(f"now {digest_of(stored)}")
     assert registry.undo(registry.kept()[-1].path).code == 0
     assert registry.stored(key) == BROKEN
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from etcdfix.model import digest_of
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Record, Verb
 from etcdfix.remediation.audit.verify import read_records
-from etcdfix.remediation.backup.file import digest
 from etcdfix.testing.servers import EtcdServer
 from tests.support.audit_logs import LOST, audit, entry, own_directory, subject
 from tests.support.encoders import aesgcm_body
@@ -39,7 +39,7 @@ def _cluster(etcd: EtcdServer, prefix: bytes) -> None:
 
 def _open_intent(path: Path, key: bytes, mod_revision: int, **changes: object) -> Record:
     given: dict[str, object] = {
-        "subject": subject(key, mod_revision), "header_revision": mod_revision, "value_sha256": digest(LOST),
+        "subject": subject(key, mod_revision), "header_revision": mod_revision, "value_sha256": digest_of(LOST),
         "backups": ("/backups/a b.json",),
     }  # fmt: skip
     with AuditLog.open(path) as log:

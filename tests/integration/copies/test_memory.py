@@ -15,8 +15,8 @@ from etcdfix.copies.revisions import life_of
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine import Examiner
-from etcdfix.model import ClusterIdentity
-from etcdfix.rescued import digest_of, read_index
+from etcdfix.model import ClusterIdentity, digest_of
+from etcdfix.rescued import read_index
 from etcdfix.storagekey import StorageLayout
 from tests.support.decoders import shared_decoder
 from tests.support.healing import NEW, LoseKey, LostKeyCluster

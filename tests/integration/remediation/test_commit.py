@@ -13,14 +13,13 @@ import pytest
 from etcdfix import machine
 from etcdfix.commands.delete import DeleteRequest, run_delete
 from etcdfix.errors import AuditError, BackupNotDurable, UnsafePlace
-from etcdfix.model import ClusterIdentity, KnownBy, StoredValue
+from etcdfix.model import ClusterIdentity, KnownBy, StoredValue, digest_of
 from etcdfix.remediation import commit as commit_module
 from etcdfix.remediation import places as places_module
 from etcdfix.remediation.audit.grounds import Grounds
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Link, Record, RecordType, Result, Verb
 from etcdfix.remediation.audit.verify import verify
-from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.backup.folder import intent_of
 from etcdfix.remediation.commit import Write
 from etcdfix.remediation.datastore import Landmarks
@@ -142,7 +141,7 @@ def test_another_value_was_there(registry: Registry, lossy: LossyProxy, shift: i
     assert f"ANOMALY: {key.decode()}: " in ran.out
     assert "what was there was kept as a second backup" in ran.out
     assert ran.out.count("\nBackup  ") == 2
-    assert f"\nIts value  {digest(BROKEN)}\nIts value  {digest(OTHER)}\nAudit log  " in ran.out
+    assert f"\nIts value  {digest_of(BROKEN)}\nIts value  {digest_of(OTHER)}\nAudit log  " in ran.out
     assert "Settle it" not in ran.out
     first, second = sorted(registry.kept(), key=lambda backup: backup.content.purpose, reverse=True)
     assert (first.content.purpose, first.content.stored.value) == ("delete", BROKEN)
@@ -429,7 +428,7 @@ def _to_put(registry: Registry) -> Write:
     return Write(
         entry=Record(
             type=RecordType.INTENT, verb=Verb.UNDO, operator=OPERATOR,
-            subject=subject(registry.key("shop/new"), 0), value_sha256=digest(b"x"),
+            subject=subject(registry.key("shop/new"), 0), value_sha256=digest_of(b"x"),
         ),
         landmarks=Landmarks(), content=None, value=b"x", done=Result.UNDONE,
     )  # fmt: skip
@@ -441,7 +440,7 @@ def _open_intent(registry: Registry, **changes: Any) -> None:
         log.append(
             entry(
                 subject=subject(key, registry.mod_revision(key)),
-                value_sha256=digest(BROKEN),
+                value_sha256=digest_of(BROKEN),
                 header_revision=0,
                 **({"cluster_uid": KUBE_SYSTEM_UID} | changes),
             )

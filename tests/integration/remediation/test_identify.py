@@ -10,12 +10,11 @@ import msgspec
 import pytest
 
 from etcdfix.errors import SourceDenied
-from etcdfix.model import ClusterIdentity, KnownBy
+from etcdfix.model import ClusterIdentity, KnownBy, digest_of
 from etcdfix.remediation.backup.file import (
     Backup,
     BackupContent,
     BackupIntent,
-    digest,
     encode_content,
     encode_document,
 )
@@ -136,7 +135,7 @@ def test_a_backup_of_the_namespace_itself(registry: Registry) -> None:
 
 
 def _rewrite(backup: Backup, content: BackupContent) -> None:
-    content = msgspec.structs.replace(content, value_sha256=digest(content.value_base64))
+    content = msgspec.structs.replace(content, value_sha256=digest_of(content.value_base64))
     intent = BackupIntent(backup.intent.sequence, backup.intent.sha256, backup.intent.audit_log)
     backup.path.write_bytes(encode_document(encode_content(content), intent))
 

@@ -10,9 +10,8 @@ import msgspec
 import pytest
 
 from etcdfix.errors import ClusterMismatch, MemberListUnusable, SourceDenied, SourceUnreachable
-from etcdfix.model import StoredValue
+from etcdfix.model import StoredValue, digest_of
 from etcdfix.remediation import members as members_module
-from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.datastore import EtcdNow, KeyReading
 from etcdfix.remediation.members import (
     ActiveAlarm,
@@ -92,7 +91,7 @@ def test_all_members_agree(cluster: EtcdMembers, named: tuple[str, ...]) -> None
         assert copy.stored == reading.stored
         assert copy.revision >= reading.revision
         assert copy.describe().startswith(f"{copy.label}: mod_revision ")
-        assert copy.describe().endswith(f"{len(VALUE)} bytes, {digest(VALUE)}")
+        assert copy.describe().endswith(f"{len(VALUE)} bytes, {digest_of(VALUE)}")
 
 
 def test_every_member_is_asked_for_its_own_copy(cluster: EtcdMembers) -> None:

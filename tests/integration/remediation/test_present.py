@@ -12,9 +12,8 @@ import pytest
 
 from etcdfix.errors import RefusedByRule, SourceUnreachable
 from etcdfix.examine import Examiner
-from etcdfix.model import StoredValue
+from etcdfix.model import StoredValue, digest_of
 from etcdfix.remediation import present as present_module
-from etcdfix.remediation.backup.file import digest
 from etcdfix.remediation.change import ChangeRequest
 from etcdfix.remediation.checks.plan import Expectation
 from etcdfix.remediation.cluster import Cluster, find_cluster
@@ -318,7 +317,7 @@ def _expected(cluster: Cluster, key: bytes, **changes: Any) -> Expectation:
     expected = Expectation(
         kube_system_uid=UID,
         mod_revision=stored.mod_revision,
-        value_sha256=digest(stored.value),
+        value_sha256=digest_of(stored.value),
         outcome=found.verdict.outcome.value,
         cause=found.verdict.cause.value,
         transformer=found.transformer,

@@ -242,7 +242,8 @@ def test_a_file_that_was_changed_or_removed_does_not_count(ground: LostKeyCluste
 
 def test_an_index_that_somebody_wrote_does_not_count(ground: LostKeyCluster) -> None:
     """A file of the right shape, with a digest that fits it: but nothing says that an API server gave it."""
-    from etcdfix.rescued import digest_of, file_name
+    from etcdfix.model import digest_of
+    from etcdfix.rescued import file_name
 
     rescue(ground)
     lines: list[str] = []

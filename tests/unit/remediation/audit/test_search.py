@@ -8,12 +8,11 @@ import msgspec
 import pytest
 
 from etcdfix.errors import AuditLogUnreadable
-from etcdfix.model import StoredValue
+from etcdfix.model import StoredValue, digest_of
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Record, RecordType, Result, Verb
 from etcdfix.remediation.audit.search import outcomes_of, own_writes, wrote
 from etcdfix.remediation.audit.verify import LOG_IS_GONE, NO_HEAD_FILE, is_there, trouble_with
-from etcdfix.remediation.backup.file import digest
 from tests.support.audit_logs import OPERATOR, entry, own_directory, subject
 
 KEY = b"/registry/secrets/shop/db"
@@ -30,7 +29,7 @@ def record(path: Path, *results: tuple[Result, int], verb: Verb = Verb.FIX, uid:
     """Record one intent, and what became of it."""
     with AuditLog.open(path) as log:
         link = log.append(
-            entry(verb=verb, subject=subject(KEY), detail=f"from a to b, {digest(VALUE)}", cluster_uid=uid)
+            entry(verb=verb, subject=subject(KEY), detail=f"from a to b, {digest_of(VALUE)}", cluster_uid=uid)
         )
         intent = log.intent(link.sequence)
         for result, revision in results:

@@ -5,8 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.model import ClusterIdentity, KnownBy, Outcome
-from etcdfix.remediation.backup.file import digest
+from etcdfix.model import ClusterIdentity, KnownBy, Outcome, digest_of
 from etcdfix.remediation.checks.plan import Expectation
 from etcdfix.rules import Rule
 from etcdfix.verdicts.causes import Cause
@@ -18,7 +17,7 @@ FOUND = examination(KEY, outcome=Outcome.DECRYPT_FAILURE, cause=Cause.WRONG_KEY)
 EXPECTED = Expectation(
     kube_system_uid="uid",
     mod_revision=FOUND.stored.mod_revision,
-    value_sha256=digest(FOUND.stored.value),
+    value_sha256=digest_of(FOUND.stored.value),
     outcome="decrypt-failure",
     cause="wrong-key",
     transformer=FOUND.transformer,

@@ -6,20 +6,18 @@ a second time. That is cheap beside the rest: the keys are at hand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Final, NamedTuple
 
 from etcdfix.decoding.kubeobject import ObjectReader
 from etcdfix.errors import DecodeError
 from etcdfix.examine import Examiner
 from etcdfix.graph.classes import snapshot_templates, storage_templates
-from etcdfix.graph.fields import Plain, Pod, ProtobufExtractor, at, mapping, parse_json
+from etcdfix.graph.fields import Plain, Pod, ProtobufExtractor, Replica, at, mapping, parse_json
 from etcdfix.graph.heuristic_references import heuristic_references
 from etcdfix.graph.kinds import Kinds
 from etcdfix.graph.references import (
-    GROUP_SNAPSHOT_GROUP,
     POLICIES,
-    SNAPSHOT_GROUP,
     Handler,
     Known,
     Scene,
@@ -30,7 +28,7 @@ from etcdfix.graph.references import (
     pod_references,
     replica_mask,
 )
-from etcdfix.graph.uses import Reference
+from etcdfix.graph.uses import GROUP_SNAPSHOT_GROUP, SNAPSHOT_GROUP, Reference
 from etcdfix.model import DecodedObject, GroupVersionKind, Outcome
 from etcdfix.sources.base import Source
 from etcdfix.storagekey import ResourcePrefix, StorageCodec
@@ -66,8 +64,7 @@ class Contents(NamedTuple):
 class _Way(NamedTuple):
     extract: Callable[[bytes], Plain | None] | None
     handler: Handler | None
-    pod: Callable[[bytes], Pod | None] | None = None
-    spec: Callable[[bytes], Plain] | None = None
+    pod: Callable[[bytes, str, Container[Replica]], Pod | None] | None = None
 
 
 class ContentReader:
@@ -85,7 +82,7 @@ class ContentReader:
         self.kinds = Kinds(examiner.readers.custom_resources)
         self.known = Known()
         self._ways: dict[tuple[str, GroupVersionKind], _Way] = {}
-        self._replicas: dict[tuple[str, bytes], list[Reference] | None] = {}
+        self._replicas: dict[Replica, list[Reference] | None] = {}
 
     def learn(self, source: Source) -> None:
         """Read the few objects that others refer through: storage and snapshot classes, admission policies.
@@ -146,19 +143,15 @@ class ContentReader:
 
     def _replica(self, way: _Way, namespace: str, data: bytes) -> Contents | None:
         """Read a Pod whose like has been read before, or will be again; None where it takes more."""
-        assert way.pod is not None
-        assert way.spec is not None
-        pod = way.pod(data)
+        if len(self._replicas) >= _MOST_REPLICAS:
+            self._replicas.clear()
+        pod = way.pod(data, namespace, self._replicas) if way.pod is not None else None
         if pod is None:
             return None
-        place = (namespace, pod.spec)
-        if place not in self._replicas:
-            if len(self._replicas) >= _MOST_REPLICAS:
-                self._replicas.clear()
-            spec = way.spec(pod.spec)
-            alike = list(dict.fromkeys(pod_references({"spec": spec}, namespace)))
-            self._replicas[place] = None if names_own_claims(spec) else alike
-        references = self._replicas[place]
+        if pod.replica not in self._replicas:
+            alike = list(dict.fromkeys(pod_references(pod.plain, namespace)))
+            self._replicas[pod.replica] = None if names_own_claims(pod.plain) else alike
+        references = self._replicas[pod.replica]
         if references is None:
             return None
         return Contents(pod.plain, [*references, node_reference(pod.node)] if pod.node else references)
@@ -207,10 +200,8 @@ class ContentReader:
         extract = self._extractor.reader(registered.message, mask_for(*expected))
         if expected != ("", "Pod"):
             return _Way(extract, handler_for(*expected))
-        mask = replica_mask()
-        pod = self._extractor.pod_reader(registered.message, mask)
-        spec = self._extractor.spec_reader(registered.message, mask)
-        return _Way(extract, handler_for(*expected), pod, spec)
+        pod = self._extractor.pod_reader(registered.message, replica_mask())
+        return _Way(extract, handler_for(*expected), pod)
 
     def _whole(self, found: Examination, data: bytes) -> Plain | None:
         directory = found.directory

@@ -9,7 +9,7 @@ Format: as in :mod:`etcdfix.decoding.protobuf.codec`; names of fields from the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -70,18 +70,16 @@ def at(plain: Plain, path: str) -> Any:
     return value
 
 
-class Pod(NamedTuple):
-    """A Pod, its spec unread.
+Replica = tuple[str, bytes]
+"""A namespace, and the wanted spec of a Pod as protobuf; equal for pods that use the same things."""
 
-    Attributes:
-        plain: The wanted fields beside the spec.
-        node: ``spec.nodeName``.
-        spec: The rest of the wanted spec, as protobuf; equal for pods that use the same things.
-    """
+
+class Pod(NamedTuple):
+    """A Pod: the wanted fields, those of the spec only where no replica is known; ``spec.nodeName``."""
 
     plain: Plain
     node: str
-    spec: bytes
+    replica: Replica
 
 
 class ProtobufExtractor:
@@ -110,18 +108,15 @@ class ProtobufExtractor:
 
         return read
 
-    def pod_reader(self, message: str, mask: Mask) -> Callable[[bytes], Pod | None]:
-        """Return a function from a Pod's plaintext to its fields, its spec still unread.
+    def pod_reader(self, message: str, mask: Mask) -> Callable[[bytes, str, Container[Replica]], Pod | None]:
+        """Return a function from a Pod's plaintext, its namespace and the replicas that are known to its fields.
 
-        Replicas have equal specs once their node is left out: reading one of them is enough.
-
-        Args:
-            message: Full name of the Pod's message.
-            mask: What is wanted; the spec's volumes without their names, which differ from pod to pod.
+        Replicas have equal specs once their node is left out: reading one of them is enough. The mask wants the spec's
+        volumes without their names, which differ from pod to pod.
         """
         parse, convert = self._enveloped(message, mask)
 
-        def read(data: bytes) -> Pod | None:
+        def read(data: bytes, namespace: str, known: Container[Replica]) -> Pod | None:
             try:
                 pod = parse(data[_MAGIC_BYTES:]).raw
             except UpbDecodeError:
@@ -130,24 +125,10 @@ class ProtobufExtractor:
             node = spec.nodeName
             spec.ClearField("nodeName")
             spec.DiscardUnknownFields()
-            key = spec.SerializeToString()
-            pod.ClearField("spec")
-            return Pod(convert(pod), node, key)
-
-        return read
-
-    def spec_reader(self, message: str, mask: Mask) -> Callable[[bytes], Plain]:
-        """Return a function from the ``spec`` that :meth:`pod_reader` gives to plain values."""
-        (field, below) = next(
-            (field, below) for field, below in self._wanted(message, mask) if field.json_name == "spec"
-        )
-        name = self._name(field.type, below)
-        self._classes[self._name(message, mask)]
-        parse, convert = self._classes[name].FromString, self._converter(name)
-
-        def read(spec: bytes) -> Plain:
-            plain: Plain = convert(parse(spec))
-            return plain
+            replica = (namespace, spec.SerializeToString())
+            if replica in known:
+                pod.ClearField("spec")
+            return Pod(convert(pod), node, replica)
 
         return read
 

@@ -21,32 +21,26 @@ from etcdfix.graph.classes import (
     storage_templates,
 )
 from etcdfix.graph.fields import Mask, Plain, at, items, mapping, mask_of, text
-from etcdfix.graph.kinds import Kinds, relative_key
+from etcdfix.graph.kinds import Kinds
 from etcdfix.graph.model import OwnerReference
 from etcdfix.graph.uses import (
+    ANNOTATIONS,
     ANY,
-    CERTIFICATE_REQUEST_RULES,
     CLAIMS,
-    INGRESS_RULES,
-    NODE_RULES,
+    GROUP_SNAPSHOT_GROUP,
     NODES,
     POD_CARRIERS,
     POD_RULES,
+    RULES,
     SECRETS,
-    SERVICE_ACCOUNT_RULES,
-    SERVICE_ACCOUNTS,
+    SNAPSHOT_GROUP,
     STORAGE_CLASSES,
-    VOLUME_RULES,
-    VOLUMES,
     Reference,
     Role,
     RuleTree,
     Use,
 )
 from etcdfix.storagekey import builtin_directories, custom_directory
-
-SNAPSHOT_GROUP: Final = "snapshot.storage.k8s.io"
-GROUP_SNAPSHOT_GROUP: Final = "groupsnapshot.storage.k8s.io"
 
 # Replicas of a StatefulSet whose claims are named one by one.
 _MOST_ORDINALS: Final = 1000
@@ -57,8 +51,6 @@ POLICIES: Final = {
 }
 """Kinds of admission policies with their plural resources."""
 _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
-_PV_DELETION = "volume.kubernetes.io/provisioner-deletion-secret-"
-_TOKEN_ACCOUNT = "kubernetes.io/service-account."  # noqa: S105 - the prefix of two annotations
 
 
 class Known(msgspec.Struct):
@@ -76,15 +68,7 @@ class Known(msgspec.Struct):
 
 
 class Scene(NamedTuple):
-    """Where the references of one object are read.
-
-    Attributes:
-        namespace: Of the object; "" for none.
-        name: Of the object.
-        uid: Of the object; "" where it is not known.
-        known: What other objects say.
-        kinds: Directories by kind.
-    """
+    """Where the references of one object are read: its own place, what other objects say, directories by kind."""
 
     namespace: str
     name: str
@@ -120,34 +104,20 @@ def _annotations(plain: Plain) -> dict[str, Any]:
     return mapping(at(plain, "metadata.annotations"))
 
 
-_POD_TREES: Final = {place: RuleTree(POD_RULES, at) for place, at in POD_CARRIERS.items()}
 _BUILTIN_PATHS: Final = {directory.path: directory for directory in builtin_directories()}
-_VOLUME_TREE: Final = RuleTree(VOLUME_RULES, "spec")
-_INLINE_VOLUME_TREE: Final = RuleTree(VOLUME_RULES, "spec.source.inlineVolumeSpec")
-_INGRESS_TREE: Final = RuleTree(INGRESS_RULES, "spec")
-
 _NODE: Final = Use(Role.NODE, "spec.nodeName")
 _EPHEMERAL: Final = Use(Role.EPHEMERAL_CLAIM, "spec.volumes[].ephemeral")
 _CLAIM_TEMPLATE: Final = Use(Role.CLAIM_TEMPLATE, "spec.volumeClaimTemplates[].metadata.name")
 _CLASS_OF_CLAIM: Final = Use(Role.STORAGE_CLASS, "spec.storageClassName")
-_VOLUME_OF_CLAIM: Final = Use(Role.BOUND_VOLUME, "spec.volumeName")
 _OF_AZURE: Final = Use(Role.VOLUME_PLUGIN, "spec.csi", heuristic=True)
-_ATTACHED: Final = Use(Role.ATTACHMENT, "spec.source.persistentVolumeName")
-_DELETION_SECRET: Final = Use(Role.PROVISIONER_DELETION, f"metadata.annotations[{_PV_DELETION}name]")
-_TOKEN_OF: Final = Use(Role.TOKEN_OF, f"metadata.annotations[{_TOKEN_ACCOUNT}name]")
-_SUBJECT: Final = Use(Role.SUBJECT, "subjects[]")
-_FLOW_SUBJECT: Final = Use(Role.SUBJECT, "spec.rules[].subjects[].serviceAccount")
 _PARAMETER: Final = Use(Role.POLICY_PARAMETER, "spec.paramRef.name")
 _UNSCOPED_PARAMETER: Final = Use(Role.POLICY_PARAMETER, "spec.paramRef.name", unscoped=True)
 _SELECTED_PARAMETER: Final = Use(
     Role.POLICY_PARAMETER, "spec.paramRef.selector", heuristic=True, unscoped=True
 )
-_CONTENT_OF_SNAPSHOT: Final = Use(Role.BOUND_VOLUME, "status.boundVolumeSnapshotContentName")
-_CLAIM_OF_SNAPSHOT: Final = Use(Role.SNAPSHOT_SOURCE, "spec.source.persistentVolumeClaimName")
 
 
 def _pod(plain: Plain, scene: Scene) -> Iterator[Reference]:
-    yield from pod_references(plain, scene.namespace)
     for volume in items(at(plain, "spec.volumes")):
         if type(volume) is dict and "ephemeral" in volume and text(volume.get("name")):
             claim = f"{scene.name}-{volume['name']}"
@@ -156,12 +126,12 @@ def _pod(plain: Plain, scene: Scene) -> Iterator[Reference]:
 
 def pod_references(plain: Plain, namespace: str) -> list[Reference]:
     """Return what a Pod uses, whatever its own name is."""
-    return _POD_TREES["", "Pod"].find(plain, namespace)
+    return _KINDS["", "Pod"].rules.find(plain, namespace)
 
 
-def names_own_claims(spec: Plain) -> bool:
-    """Tell whether a Pod's spec has generic ephemeral volumes, whose claims bear the Pod's name."""
-    return any("ephemeral" in volume for volume in map(mapping, items(spec.get("volumes"))))
+def names_own_claims(pod: Plain) -> bool:
+    """Tell whether a Pod has generic ephemeral volumes, whose claims bear the Pod's name."""
+    return any("ephemeral" in volume for volume in map(mapping, items(at(pod, "spec.volumes"))))
 
 
 def node_reference(node: str) -> Reference:
@@ -170,7 +140,6 @@ def node_reference(node: str) -> Reference:
 
 
 def _stateful_set(plain: Plain, scene: Scene) -> Iterator[Reference]:
-    yield from _POD_TREES["apps", "StatefulSet"].find(plain, scene.namespace)
     replicas, start = at(plain, "spec.replicas"), at(plain, "spec.ordinals.start")
     count = replicas if type(replicas) is int else 1
     first = start if type(start) is int else 0
@@ -184,12 +153,7 @@ def _stateful_set(plain: Plain, scene: Scene) -> Iterator[Reference]:
 def _volume(plain: Plain, scene: Scene) -> Iterator[Reference]:
     claim = mapping(at(plain, "spec.claimRef"))
     namespace, claimed = text(claim.get("namespace")), text(claim.get("name"))
-    yield from _VOLUME_TREE.find(plain, "", namespace)
-    annotations = _annotations(plain)
-    secret, where = annotations.get(f"{_PV_DELETION}name"), annotations.get(f"{_PV_DELETION}namespace")
-    if text(secret) and text(where):
-        yield Reference(f"{SECRETS}/{where}/{secret}", _DELETION_SECRET)
-    class_name = text(at(plain, "spec.storageClassName")) or text(annotations.get(_BETA_CLASS))
+    class_name = text(at(plain, "spec.storageClassName")) or text(_annotations(plain).get(_BETA_CLASS))
     if class_name:
         yield Reference(f"{STORAGE_CLASSES}/{class_name}", _CLASS_OF_CLAIM)
         # What deleting the volume needs stands in no field of it: it is worked out again from the class.
@@ -200,20 +164,9 @@ def _volume(plain: Plain, scene: Scene) -> Iterator[Reference]:
         yield Reference(f"{SECRETS}/{place}/{name}", _OF_AZURE)
 
 
-def _attachment(plain: Plain, scene: Scene) -> Iterator[Reference]:
-    source = mapping(at(plain, "spec.source"))
-    name = text(source.get("persistentVolumeName"))
-    if name:
-        yield Reference(f"{VOLUMES}/{name}", _ATTACHED)
-    namespace = text(at(source, "inlineVolumeSpec.claimRef.namespace"))
-    yield from _INLINE_VOLUME_TREE.find(plain, scene.namespace, namespace)
-
-
 def _claim(plain: Plain, scene: Scene) -> Iterator[Reference]:
     spec = mapping(plain.get("spec"))
     volume = text(spec.get("volumeName"))
-    if volume:
-        yield Reference(f"{VOLUMES}/{volume}", _VOLUME_OF_CLAIM)
     annotations = _annotations(plain)
     class_name = text(annotations.get(_BETA_CLASS)) or text(spec.get("storageClassName"))
     if class_name:
@@ -224,8 +177,6 @@ def _claim(plain: Plain, scene: Scene) -> Iterator[Reference]:
             templates = tuple(t for t in templates if t.role is Role.PROVISIONER)
         planned = volume or f"pvc-{scene.uid}"
         yield from _from_templates(templates, claim_tokens(scene.namespace, scene.name, planned, annotations))
-    for field in ("dataSource", "dataSourceRef"):
-        yield from _typed(mapping(spec.get(field)), scene, Use(Role.DATA_SOURCE, f"spec.{field}"))
 
 
 def _from_templates(
@@ -239,99 +190,29 @@ def _from_templates(
             yield Reference(f"{SECRETS}/{namespace}/{name}", Use(template.role, path))
 
 
-def _typed(reference: dict[str, Any], scene: Scene, use: Use) -> Iterator[Reference]:
-    name, kind = text(reference.get("name")), text(reference.get("kind"))
-    directory = scene.kinds.directory(text(reference.get("apiGroup")), kind) if name else None
-    if directory is not None:
-        namespace = text(reference.get("namespace")) or scene.namespace
-        yield Reference(relative_key(directory, namespace, name), use)
+def _literal(templates_of: Callable[[dict[str, Any]], Iterable[SecretTemplate]]) -> Handler:
+    def read(plain: Plain, _: Scene) -> Iterator[Reference]:
+        for template in templates_of(mapping(plain.get("parameters"))):
+            if template.literal:
+                use = Use(template.role, template.path)
+                yield Reference(f"{SECRETS}/{template.namespace}/{template.name}", use)
+
+    return read
 
 
-def _storage_class(plain: Plain, _: Scene) -> Iterator[Reference]:
-    return _literal(storage_templates(mapping(plain.get("parameters"))))
+def _snapshot(word: str, planned: str) -> Handler:
+    title, plural = word[:1].upper() + word[1:], word.lower()
 
+    def read(plain: Plain, scene: Scene) -> Iterator[Reference]:
+        spec = mapping(plain.get("spec"))
+        bound = text(at(plain, f"status.bound{title}ContentName"))
+        content = bound or text(at(spec, f"source.{word}ContentName")) or f"{planned}-{scene.uid}"
+        class_name = text(spec.get(f"{word}ClassName"))
+        templates = scene.known.snapshot_classes.get(f"{plural}classes/{class_name}", ())
+        tokens = snapshot_tokens(scene.namespace, scene.name, content, _annotations(plain))
+        return _from_templates(templates, tokens, f"{title}Class")
 
-def _snapshot_class(plain: Plain, _: Scene) -> Iterator[Reference]:
-    return _literal(snapshot_templates(mapping(plain.get("parameters"))))
-
-
-def _literal(templates: Iterable[SecretTemplate]) -> Iterator[Reference]:
-    for template in templates:
-        if template.literal:
-            use = Use(template.role, template.path)
-            yield Reference(f"{SECRETS}/{template.namespace}/{template.name}", use)
-
-
-def _snapshot(plain: Plain, scene: Scene, *, group: bool = False) -> Iterator[Reference]:
-    spec, status = mapping(plain.get("spec")), mapping(plain.get("status"))
-    word = "volumeGroupSnapshot" if group else "volumeSnapshot"
-    where, plural = (
-        (GROUP_SNAPSHOT_GROUP, "volumegroupsnapshot") if group else (SNAPSHOT_GROUP, "volumesnapshot")
-    )
-    bound = text(status.get(f"bound{word[:1].upper()}{word[1:]}ContentName"))
-    content = bound or text(at(spec, f"source.{word}ContentName"))
-    if content:
-        yield Reference(f"{where}/{plural}contents/{content}", _CONTENT_OF_SNAPSHOT)
-    claim = text(at(spec, "source.persistentVolumeClaimName"))
-    if claim:
-        yield Reference(f"{CLAIMS}/{scene.namespace}/{claim}", _CLAIM_OF_SNAPSHOT)
-    class_name = text(spec.get(f"{word}ClassName"))
-    templates = scene.known.snapshot_classes.get(f"{plural}classes/{class_name}", ())
-    planned = content or f"{'groupsnapcontent' if group else 'snapcontent'}-{scene.uid}"
-    tokens = snapshot_tokens(scene.namespace, scene.name, planned, _annotations(plain))
-    yield from _from_templates(templates, tokens, f"{word[:1].upper()}{word[1:]}Class")
-
-
-def _group_snapshot(plain: Plain, scene: Scene) -> Iterator[Reference]:
-    return _snapshot(plain, scene, group=True)
-
-
-def _snapshot_content(plain: Plain, _: Scene) -> Iterator[Reference]:
-    annotations = _annotations(plain)
-    for prefix in ("snapshot", "groupsnapshot"):
-        base = f"{prefix}.storage.kubernetes.io/deletion-secret-"
-        name, namespace = text(annotations.get(f"{base}name")), text(annotations.get(f"{base}namespace"))
-        if name and namespace:
-            use = Use(Role.SNAPSHOT_DELETION, f"metadata.annotations[{base}name]")
-            yield Reference(f"{SECRETS}/{namespace}/{name}", use)
-
-
-def _ingress(plain: Plain, scene: Scene) -> Iterator[Reference]:
-    yield from _INGRESS_TREE.find(plain, scene.namespace)
-    spec = mapping(plain.get("spec"))
-    default = mapping(at(spec, "defaultBackend.resource"))
-    yield from _typed(default, scene, Use(Role.BACKEND, "spec.defaultBackend.resource"))
-    use = Use(Role.BACKEND, "spec.rules[].http.paths[].backend.resource")
-    for rule in items(spec.get("rules")):
-        for path in items(at(mapping(rule), "http.paths")):
-            yield from _typed(mapping(at(mapping(path), "backend.resource")), scene, use)
-
-
-def _secret(plain: Plain, scene: Scene) -> Iterator[Reference]:
-    if plain.get("type") != "kubernetes.io/service-account-token":
-        return
-    annotations = _annotations(plain)
-    name = text(annotations.get(f"{_TOKEN_ACCOUNT}name"))
-    if name:
-        uid = text(annotations.get(f"{_TOKEN_ACCOUNT}uid"))
-        yield Reference(f"{SERVICE_ACCOUNTS}/{scene.namespace}/{name}", _TOKEN_OF, uid)
-
-
-def _role_binding(plain: Plain, scene: Scene) -> Iterator[Reference]:
-    for subject in map(mapping, items(plain.get("subjects"))):
-        name = text(subject.get("name"))
-        namespace = text(subject.get("namespace")) or scene.namespace
-        if subject.get("kind") == "ServiceAccount" and name and namespace:
-            yield Reference(f"{SERVICE_ACCOUNTS}/{namespace}/{name}", _SUBJECT)
-
-
-def _flow_schema(plain: Plain, _: Scene) -> Iterator[Reference]:
-    for rule in map(mapping, items(at(plain, "spec.rules"))):
-        for subject in map(mapping, items(rule.get("subjects"))):
-            account = mapping(subject.get("serviceAccount"))
-            name, namespace = text(account.get("name")), text(account.get("namespace"))
-            if name and namespace and name != "*":
-                yield Reference(f"{SERVICE_ACCOUNTS}/{namespace}/{name}", _FLOW_SUBJECT)
+    return read
 
 
 def _policy_binding(plural: str) -> Handler:
@@ -373,7 +254,6 @@ _METADATA_PATHS: Final = (
     "metadata.finalizers",
     "metadata.deletionTimestamp",
 )
-_ANNOTATIONS: Final = "metadata.annotations"
 _WEBHOOKS: Final = tuple(
     f"webhooks[].{part}"
     for part in (
@@ -386,112 +266,77 @@ _WEBHOOKS: Final = tuple(
         "matchConditions",
     )
 )
-_Kind = tuple[Handler | None, tuple[str, ...]]
 
 
-def _follows(tree: RuleTree) -> _Kind:
-    """Return how references are read that stand in the fields which a tree of rules names, and nowhere else."""
+class _Kind(NamedTuple):
+    """How the references of a kind are found: by rules, and by a function; ``fields`` matter beside those of rules."""
 
-    def read(plain: Plain, scene: Scene) -> list[Reference]:
-        return tree.find(plain, scene.namespace)
+    rules: RuleTree
+    more: Handler | None = None
+    fields: tuple[str, ...] = ()
 
-    return read, tuple(tree.paths)
+    def read(self, plain: Plain, scene: Scene) -> list[Reference]:
+        found = self.rules.find(plain, scene.namespace, scene.kinds)
+        return [*found, *self.more(plain, scene)] if self.more is not None else found
 
 
-_NODE_TREE: Final = _follows(RuleTree(NODE_RULES))
-
-# Group and kind -> what reads its references, None where none is followed; and the fields that matter of it.
-_KINDS: Final[dict[tuple[str, str], _Kind]] = {
-    **{place: _follows(tree) for place, tree in _POD_TREES.items()},
+_MORE: Final[dict[tuple[str, str], tuple[Handler | None, tuple[str, ...]]]] = {
     ("", "Pod"): (_pod, (
-        *_POD_TREES["", "Pod"].paths,
-        "spec.volumes[].name",
-        "spec.volumes[].ephemeral.volumeClaimTemplate.metadata.name",
-        "status.phase",
+        "spec.volumes[].name", "spec.volumes[].ephemeral.volumeClaimTemplate.metadata.name", "status.phase",
     )),
     ("apps", "StatefulSet"): (_stateful_set, (
-        *_POD_TREES["apps", "StatefulSet"].paths,
-        "spec.replicas",
-        "spec.ordinals.start",
-        "spec.volumeClaimTemplates[].metadata.name",
+        "spec.replicas", "spec.ordinals.start", "spec.volumeClaimTemplates[].metadata.name",
     )),
-    # A template of pods or anything else: as it was stored, all of it.
-    ("apps", "ControllerRevision"): (_follows(_POD_TREES["apps", "ControllerRevision"])[0], ("data",)),
-    ("", "ServiceAccount"): _follows(RuleTree(SERVICE_ACCOUNT_RULES)),
     ("", "PersistentVolume"): (_volume, (
-        *_VOLUME_TREE.paths,
-        "spec.storageClassName",
-        "spec.csi.driver",
-        "spec.csi.volumeHandle",
-        "spec.csi.volumeAttributes",
-        _ANNOTATIONS,
+        "spec.storageClassName", "spec.csi.driver", "spec.csi.volumeHandle", "spec.csi.volumeAttributes",
     )),
-    ("", "PersistentVolumeClaim"): (_claim, (
-        _ANNOTATIONS,
-        "spec.volumeName",
-        "spec.storageClassName",
-        *(f"spec.dataSource.{part}" for part in ("apiGroup", "kind", "name")),
-        *(f"spec.dataSourceRef.{part}" for part in ("apiGroup", "kind", "name", "namespace")),
-    )),
-    ("storage.k8s.io", "VolumeAttachment"): (_attachment, (
-        *_INLINE_VOLUME_TREE.paths,
-        "spec.source.persistentVolumeName",
-        "spec.source.inlineVolumeSpec.claimRef.namespace",
-    )),
-    ("storage.k8s.io", "StorageClass"): (_storage_class, ("parameters",)),
-    ("networking.k8s.io", "Ingress"): (_ingress, (
-        *_INGRESS_TREE.paths,
-        *(f"spec.defaultBackend.resource.{part}" for part in ("apiGroup", "kind", "name")),
-        *(f"spec.rules[].http.paths[].backend.resource.{part}" for part in ("apiGroup", "kind", "name")),
-    )),
-    ("", "Secret"): (_secret, ("type", _ANNOTATIONS)),
-    ("", "Node"): (_NODE_TREE[0], (*_NODE_TREE[1], "status.conditions[].type", "status.conditions[].status")),
-    ("", "Namespace"): (None, (
-        "metadata.labels", "spec.finalizers", "status.phase", "status.conditions",
-    )),
+    ("", "PersistentVolumeClaim"): (_claim, (ANNOTATIONS, "spec.storageClassName")),
+    ("storage.k8s.io", "StorageClass"): (_literal(storage_templates), ("parameters",)),
+    ("", "Secret"): (None, ("type",)),
+    ("", "Node"): (None, ("status.conditions[].type", "status.conditions[].status")),
+    ("", "Namespace"): (None, ("metadata.labels", "spec.finalizers", "status.phase", "status.conditions")),
     ("", "Service"): (None, ("spec.type",)),
     ("", "Endpoints"): (None, ("subsets[].addresses[].ip",)),
     ("discovery.k8s.io", "EndpointSlice"): (None, (
         "metadata.labels", "endpoints[].addresses", "endpoints[].conditions.ready",
     )),
-    ("rbac.authorization.k8s.io", "RoleBinding"): (_role_binding, ("subjects",)),
-    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): (_role_binding, ("subjects",)),
-    ("flowcontrol.apiserver.k8s.io", "FlowSchema"): (
-        _flow_schema, ("spec.rules[].subjects[].serviceAccount",),
-    ),
     **{
-        (_ADMISSION, f"{kind}Binding"): (
-            _policy_binding(plural), ("spec.policyName", "spec.paramRef"),
-        )
+        (_ADMISSION, f"{kind}Binding"): (_policy_binding(plural), ("spec.policyName", "spec.paramRef"))
         for kind, plural in POLICIES.items()
     },
     **{(_ADMISSION, kind): (None, ("spec.paramKind",)) for kind in POLICIES},
-    **{
-        (_ADMISSION, f"{kind}WebhookConfiguration"): (None, _WEBHOOKS)
-        for kind in ("Mutating", "Validating")
-    },
-    ("certificates.k8s.io", "PodCertificateRequest"): _follows(RuleTree(CERTIFICATE_REQUEST_RULES, "spec")),
+    **{(_ADMISSION, f"{kind}WebhookConfiguration"): (None, _WEBHOOKS) for kind in ("Mutating", "Validating")},
     # Custom resources: all of such an object is read.
-    (SNAPSHOT_GROUP, "VolumeSnapshot"): (_snapshot, ()),
-    (SNAPSHOT_GROUP, "VolumeSnapshotClass"): (_snapshot_class, ()),
-    (SNAPSHOT_GROUP, "VolumeSnapshotContent"): (_snapshot_content, ()),
-    (GROUP_SNAPSHOT_GROUP, "VolumeGroupSnapshot"): (_group_snapshot, ()),
-    (GROUP_SNAPSHOT_GROUP, "VolumeGroupSnapshotClass"): (_snapshot_class, ()),
-    (GROUP_SNAPSHOT_GROUP, "VolumeGroupSnapshotContent"): (_snapshot_content, ()),
+    (SNAPSHOT_GROUP, "VolumeSnapshot"): (_snapshot("volumeSnapshot", "snapcontent"), ()),
+    (GROUP_SNAPSHOT_GROUP, "VolumeGroupSnapshot"): (_snapshot("volumeGroupSnapshot", "groupsnapcontent"), ()),
+    (SNAPSHOT_GROUP, "VolumeSnapshotClass"): (_literal(snapshot_templates), ()),
+    (GROUP_SNAPSHOT_GROUP, "VolumeGroupSnapshotClass"): (_literal(snapshot_templates), ()),
 }  # fmt: skip
+_TREES: Final = {
+    **{place: RuleTree(POD_RULES, below) for place, below in POD_CARRIERS.items()},
+    **{place: RuleTree(rules) for place, rules in RULES.items()},
+}
+_KINDS: Final = {
+    place: _Kind(_TREES.get(place) or RuleTree(()), *_MORE.get(place, ())) for place in (*_TREES, *_MORE)
+}
+_NO_KIND: Final = _Kind(RuleTree(()))
 
 
 def replica_mask() -> Mask:
     """Return the mask of Pods without what differs between replicas: the names of their volumes."""
-    wanted = [path for path in _KINDS["", "Pod"][1] if path != "spec.volumes[].name"]
-    return mask_of((*_METADATA_PATHS, *wanted))
+    pod = _KINDS["", "Pod"]
+    return mask_of((*_METADATA_PATHS, *pod.rules.paths, *pod.fields[1:]))
 
 
 def mask_for(group: str, kind: str) -> Mask:
     """Return the mask of all fields that matter for a kind: its references, owners, finalizers, deletion."""
-    return mask_of((*_METADATA_PATHS, *_KINDS.get((group, kind), (None, ()))[1]))
+    if kind == "ControllerRevision":  # a template of pods or anything else: as it was stored, all of it
+        return mask_of((*_METADATA_PATHS, "data"))
+    found = _KINDS.get((group, kind), _NO_KIND)
+    return mask_of((*_METADATA_PATHS, *found.rules.paths, *found.fields))
 
 
-def handler_for(group: str, kind: str) -> Handler | None:
+def handler_for(group: str, kind: str) -> Callable[[Plain, Scene], list[Reference]] | None:
     """Return what reads the references of a kind; None for kinds that refer to nothing that is followed."""
-    return _KINDS.get((group, kind), (None, ()))[0]
+    found = _KINDS.get((group, kind))
+    return found.read if found is not None and (found.more is not None or found.rules.paths) else None

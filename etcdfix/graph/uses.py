@@ -15,6 +15,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from etcdfix.graph.fields import Plain, at, text
+from etcdfix.graph.kinds import Kinds, relative_key
+
 
 class Role(StrEnum):
     """How a target is used."""
@@ -100,13 +103,13 @@ class Rule(NamedTuple):
     Attributes:
         path: Object that holds the reference, below the place that a table belongs to.
         name: Its field with the target's name.
-        target: Directory of the target.
-        role: What for.
+        target: Directory of the target; "" where ``apiGroup`` and ``kind`` beside the name tell it.
         optional: Its field that tolerates absence, "".
         namespace: Its field with the target's namespace, "".
         otherwise: Namespace where that field is empty: ``object``, ``claim`` (``claimRef.namespace``) or ``nowhere``;
             ``cluster`` for targets without a namespace.
         uid: Its field with the target's uid, "".
+        kind: Only where its field ``kind`` says this; "" for any.
     """
 
     path: str
@@ -117,6 +120,7 @@ class Rule(NamedTuple):
     namespace: str = ""
     otherwise: str = "object"
     uid: str = ""
+    kind: str = ""
 
 
 SECRETS, CONFIG_MAPS, SERVICE_ACCOUNTS = "secrets", "configmaps", "serviceaccounts"
@@ -147,6 +151,11 @@ def unscoped_keys(relative: bytes) -> tuple[bytes, ...]:
     return tuple(found)
 
 
+ANNOTATIONS: Final = "metadata.annotations"
+SNAPSHOT_GROUP: Final = "snapshot.storage.k8s.io"
+GROUP_SNAPSHOT_GROUP: Final = "groupsnapshot.storage.k8s.io"
+_PV_DELETION: Final = "volume.kubernetes.io/provisioner-deletion-secret-"
+_TOKEN_ACCOUNT: Final = "kubernetes.io/service-account."  # noqa: S105 - the prefix of two annotations
 _CONTAINERS = ("containers[]", "initContainers[]", "ephemeralContainers[]")
 
 POD_RULES: tuple[Rule, ...] = (
@@ -200,25 +209,81 @@ VOLUME_RULES: tuple[Rule, ...] = (
     Rule("claimRef", "name", CLAIMS, Role.BOUND_CLAIM, "", "namespace", "nowhere", "uid"),
 )
 
-SERVICE_ACCOUNT_RULES: tuple[Rule, ...] = (
-    Rule("secrets[]", "name", SECRETS, Role.TOKEN_LIST),
-    Rule("imagePullSecrets[]", "name", SECRETS, Role.IMAGE_PULL),
-)
 
-INGRESS_RULES: tuple[Rule, ...] = (Rule("tls[]", "secretName", SECRETS, Role.INGRESS_TLS),)
-
-NODE_RULES: tuple[Rule, ...] = tuple(
-    Rule(
-        f"{place}.configMap", "name", CONFIG_MAPS, Role.NODE_CONFIGURATION, "", "namespace", "nowhere", "uid"
+def _of_snapshot(group: str, word: str) -> tuple[Rule, ...]:
+    contents, title = f"{group}/{word.lower()}contents", word[:1].upper() + word[1:]
+    return tuple(
+        Rule(path, field, contents, Role.BOUND_VOLUME, otherwise="cluster")
+        for path, field in (("status", f"bound{title}ContentName"), ("spec.source", f"{word}ContentName"))
     )
-    for place in (
-        "spec.configSource", "status.config.active", "status.config.assigned", "status.config.lastKnownGood",
-    )
-)  # fmt: skip
 
-CERTIFICATE_REQUEST_RULES: tuple[Rule, ...] = (
-    Rule("", "serviceAccountName", SERVICE_ACCOUNTS, Role.CERTIFICATE_REQUEST, uid="serviceAccountUID"),
-)
+
+# Group and kind -> its rules beside those of pods' templates. Those of snapshots are custom resources.
+RULES: dict[tuple[str, str], tuple[Rule, ...]] = {
+    ("", "PersistentVolume"): (
+        *(rule._replace(path=f"spec.{rule.path}") for rule in VOLUME_RULES),
+        Rule(
+            ANNOTATIONS, f"{_PV_DELETION}name", SECRETS, Role.PROVISIONER_DELETION, "", f"{_PV_DELETION}namespace",
+            "nowhere",
+        ),
+    ),
+    ("", "PersistentVolumeClaim"): (
+        Rule("spec", "volumeName", VOLUMES, Role.BOUND_VOLUME, otherwise="cluster"),
+        Rule("spec.dataSource", "name", "", Role.DATA_SOURCE),
+        Rule("spec.dataSourceRef", "name", "", Role.DATA_SOURCE),
+    ),
+    ("storage.k8s.io", "VolumeAttachment"): (
+        Rule("spec.source", "persistentVolumeName", VOLUMES, Role.ATTACHMENT, otherwise="cluster"),
+        *(rule._replace(path=f"spec.source.inlineVolumeSpec.{rule.path}") for rule in VOLUME_RULES),
+    ),
+    ("", "ServiceAccount"): (
+        Rule("secrets[]", "name", SECRETS, Role.TOKEN_LIST),
+        Rule("imagePullSecrets[]", "name", SECRETS, Role.IMAGE_PULL),
+    ),
+    ("", "Secret"): (
+        Rule(
+            ANNOTATIONS, f"{_TOKEN_ACCOUNT}name", SERVICE_ACCOUNTS, Role.TOKEN_OF, uid=f"{_TOKEN_ACCOUNT}uid"
+        ),
+    ),
+    ("", "Node"): tuple(
+        Rule(
+            f"{place}.configMap", "name", CONFIG_MAPS, Role.NODE_CONFIGURATION, "", "namespace", "nowhere", "uid"
+        )
+        for place in (
+            "spec.configSource", "status.config.active", "status.config.assigned", "status.config.lastKnownGood",
+        )
+    ),
+    ("networking.k8s.io", "Ingress"): (
+        Rule("spec.tls[]", "secretName", SECRETS, Role.INGRESS_TLS),
+        Rule("spec.defaultBackend.resource", "name", "", Role.BACKEND),
+        Rule("spec.rules[].http.paths[].backend.resource", "name", "", Role.BACKEND),
+    ),
+    **dict.fromkeys(
+        (("rbac.authorization.k8s.io", "RoleBinding"), ("rbac.authorization.k8s.io", "ClusterRoleBinding")),
+        (Rule("subjects[]", "name", SERVICE_ACCOUNTS, Role.SUBJECT, "", "namespace", kind="ServiceAccount"),),
+    ),
+    ("flowcontrol.apiserver.k8s.io", "FlowSchema"): (
+        Rule(
+            "spec.rules[].subjects[].serviceAccount", "name", SERVICE_ACCOUNTS, Role.SUBJECT, "", "namespace", "nowhere"
+        ),
+    ),
+    ("certificates.k8s.io", "PodCertificateRequest"): (
+        Rule("spec", "serviceAccountName", SERVICE_ACCOUNTS, Role.CERTIFICATE_REQUEST, uid="serviceAccountUID"),
+    ),
+    (SNAPSHOT_GROUP, "VolumeSnapshot"): (
+        *_of_snapshot(SNAPSHOT_GROUP, "volumeSnapshot"),
+        Rule("spec.source", "persistentVolumeClaimName", CLAIMS, Role.SNAPSHOT_SOURCE),
+    ),
+    (GROUP_SNAPSHOT_GROUP, "VolumeGroupSnapshot"): _of_snapshot(GROUP_SNAPSHOT_GROUP, "volumeGroupSnapshot"),
+    **dict.fromkeys(
+        ((SNAPSHOT_GROUP, "VolumeSnapshotContent"), (GROUP_SNAPSHOT_GROUP, "VolumeGroupSnapshotContent")),
+        tuple(
+            Rule(ANNOTATIONS, f"{base}name", SECRETS, Role.SNAPSHOT_DELETION, "", f"{base}namespace", "nowhere")
+            for prefix in ("snapshot", "groupsnapshot")
+            for base in (f"{prefix}.storage.kubernetes.io/deletion-secret-",)
+        ),
+    ),
+}  # fmt: skip
 
 # Group and kind -> path to the pod spec. Groups of the past hold the same kinds.
 POD_CARRIERS: dict[tuple[str, str], str] = {
@@ -244,52 +309,66 @@ class _Branch:
 
 
 class RuleTree:
-    """Rules arranged by field, so that an object is walked once."""
+    """Rules arranged by field, so that an object is walked once; ``paths`` are all fields that they look at."""
 
-    def __init__(self, rules: Iterable[Rule], at: str = "") -> None:
+    def __init__(self, rules: Iterable[Rule], below: str = "") -> None:
         self._root = _Branch()
+        self._claim = ""
         self.paths: list[str] = []
         for rule in rules:
-            path = ".".join(part for part in (at, rule.path) if part)
+            path = ".".join(part for part in (below, rule.path) if part)
             full = f"{path}.{rule.name}" if path else rule.name
-            self.paths.append(full)
-            self.paths += [f"{path}.{extra}" for extra in (rule.optional, rule.namespace, rule.uid) if extra]
+            if path == ANNOTATIONS:
+                full = f"{path}[{rule.name}]"
+                self.paths.append(path)
+            else:
+                extra = (rule.optional, rule.namespace, rule.uid, "kind" if rule.kind else "")
+                beside = extra if rule.target else ("apiGroup", "kind", "namespace")
+                self.paths += [full, *(f"{path}.{field}" for field in beside if field)]
+            if rule.role is Role.BOUND_CLAIM:
+                self._claim = f"{path}.namespace"
             branch = self._root
             for name in path.replace("[]", "").split(".") if path else ():
                 branch = branch.children.setdefault(name, _Branch())
             required = Use(rule.role, full)
             branch.rules.append((rule, required, msgspec.structs.replace(required, optional=True)))
 
-    def find(self, plain: Any, namespace: str, claim_namespace: str = "") -> list[Reference]:
-        """Return the references in an object."""
+    def find(self, plain: Plain, namespace: str, kinds: Kinds | None = None) -> list[Reference]:
+        """Return the references in an object; those that name a kind only where kinds are known."""
         found: list[Reference] = []
-        _walk(plain, self._root, {"object": namespace, "claim": claim_namespace}, found)
+        claim = text(at(plain, self._claim)) if self._claim else ""
+        _walk(plain, self._root, {"object": namespace, "claim": claim}, kinds, found)
         return found
 
 
-def _walk(value: Any, branch: _Branch, namespaces: dict[str, str], found: list[Reference]) -> None:
+def _walk(
+    value: Any, branch: _Branch, namespaces: dict[str, str], kinds: Kinds | None, found: list[Reference]
+) -> None:
     if type(value) is list:
         for item in value:
-            _walk(item, branch, namespaces, found)
+            _walk(item, branch, namespaces, kinds, found)
         return
     if type(value) is not dict:
         return
     for rule, required, optional in branch.rules:
-        name = value.get(rule.name)
-        if type(name) is not str or not name:
+        name = text(value.get(rule.name))
+        if not name or name == ANY or (rule.kind and value.get("kind") != rule.kind):
             continue
-        namespace = value.get(rule.namespace) if rule.namespace else None
-        if type(namespace) is not str or not namespace:
-            namespace = namespaces.get(rule.otherwise, "")
-            if not namespace and rule.otherwise != "cluster":
-                continue
+        if not rule.target:
+            directory = kinds and kinds.directory(text(value.get("apiGroup")), text(value.get("kind")))
+            if directory:
+                where = text(value.get("namespace")) or namespaces["object"]
+                found.append(Reference(relative_key(directory, where, name), required))
+            continue
+        namespace = text(value.get(rule.namespace)) or namespaces.get(rule.otherwise, "")
+        if not namespace and rule.otherwise != "cluster":
+            continue
         use = optional if rule.optional and value.get(rule.optional) is True else required
-        uid = value.get(rule.uid) if rule.uid else None
         place = f"{rule.target}/{namespace}" if namespace else rule.target
-        found.append(Reference(f"{place}/{name}", use, uid if type(uid) is str else ""))
+        found.append(Reference(f"{place}/{name}", use, text(value.get(rule.uid)) if rule.uid else ""))
     children = branch.children
     if children:
         for key, item in value.items():
             child = children.get(key)
             if child is not None:
-                _walk(item, child, namespaces, found)
+                _walk(item, child, namespaces, kinds, found)

@@ -32,7 +32,7 @@ def _undetermined(index: ImpactIndex) -> int:
     """Count what could not be judged, but for what no CRD accounts for: that is told by itself."""
     count = 0
     for node in index.nodes():
-        if index.flags(node) & UNDETERMINED:
+        if index.flags[node] & UNDETERMINED:
             directory = index.place(node)[0]
             claimed = directory.codec is not StorageCodec.UNKNOWN
             count += claimed and (not index.without_crd(directory) or index.crd_unreadable(directory))

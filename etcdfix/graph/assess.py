@@ -20,6 +20,7 @@ from etcdfix.graph.model import (
     Propagation,
     Risk,
 )
+from etcdfix.graph.recreation_rules import marks_of
 from etcdfix.graph.references import owners_of
 from etcdfix.graph.users import secret_state, users_of
 from etcdfix.graph.uses import ANY
@@ -88,10 +89,10 @@ def assess(
     reasons.sort(key=lambda reason: _WORST_FIRST[reason.risk])
     return Assessment(
         object=ref,
-        exists=index.exists(node),
+        exists=index.exists(node) or (None if index.problems else False),
         readable=index.exists(node) and not index.unreadable(node),
         last_known=known,
-        collection=collection,
+        dependents=collection,
         secret=secret,
         users=users,
         finalizers=finalizers,
@@ -99,7 +100,6 @@ def assess(
         risk=reasons[0].risk if reasons else Risk.NONE,
         may_be_worse=bool(warnings),
         reasons=tuple(reasons),
-        problems=tuple(index.problems),
     )
 
 
@@ -202,8 +202,7 @@ def _told(
         basis,
         examination.stored.mod_revision,
         tuple(map(str, items(metadata.get("finalizers")))) if whole is not None else None,
-        {str(k): str(v) for k, v in mapping(metadata.get("labels")).items()},
-        tuple(sorted(map(str, annotations))),
+        marks_of(mapping(metadata.get("labels")), annotations, examination.directory.path),
         {other: count for other, count in stated.items() if other != uid},
         node=text(at(plain, "spec.nodeName")) if examination.directory.path == _PODS else "",
         type=text(plain.get("type")),

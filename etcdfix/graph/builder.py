@@ -27,6 +27,7 @@ from etcdfix.graph.tables import (
     UNREADABLE,
     WRONG_SCOPE,
     Tables,
+    encoded,
 )
 from etcdfix.graph.uses import Reference
 from etcdfix.model import Outcome, ServerBehaviour
@@ -62,8 +63,7 @@ class IndexBuilder:
         self._custom: set[tuple[str, str]] = set()
         self._outside: Counter[str] = Counter()
         self._outside_bytes: Counter[str] = Counter()
-        self._tables = Tables()
-        self._index = ImpactIndex(examiner.layout, self._reader.kinds, self._tables)
+        self._index = ImpactIndex(examiner.layout, self._reader.kinds)
         self._index.unreadable_crds = tuple(examiner.readers.unreadable_crds)
         self._shared: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._targets: dict[tuple[str, str], tuple[ResourcePrefix | None, int]] = {}
@@ -82,7 +82,7 @@ class IndexBuilder:
 
     def absorb(self, found: Examination, extracted: ObjectExtract | None) -> None:
         """Take in one key, and what was extracted from its value; None where that cannot be looked into."""
-        tables = self._tables
+        tables = self._index
         stored = found.stored
         key = stored.key
         if not key.startswith(self._prefix):
@@ -124,10 +124,10 @@ class IndexBuilder:
         node = self._index.find(key)
         if node is None:
             return
-        flags = self._tables.flags[node]
+        flags = self._index.flags[node]
         if flags & OPAQUE:
             self._index.opaque -= 1
-        self._tables.forget(node)
+        self._index.forget(node)
         for told in (
             self._index.namespaces,
             self._index.webhooks,
@@ -143,14 +143,14 @@ class IndexBuilder:
     def refresh(self) -> None:
         """Make the index whole again after keys were added or forgotten."""
         self._mention_definitions()
-        if self._tables.withdraw_guesses():
-            _guess_owners(self._index, self._tables)
+        if self._index.withdraw_guesses():
+            _guess_owners(self._index)
         self._index.forget_counts()
 
     def finish(self, problems: Iterable[str] = ()) -> ImpactIndex:
         """Return the index."""
         self._mention_definitions()
-        _guess_owners(self._index, self._tables)
+        _guess_owners(self._index)
         self._index.problems = list(problems)
         self._index.outside = {
             start: (count, self._outside_bytes[start]) for start, count in self._outside.items()
@@ -161,7 +161,7 @@ class IndexBuilder:
         """Let stored custom resources mention their CustomResourceDefinition, which may be gone."""
         for group, plural in self._custom - self._examiner.readers.custom_resources.keys():
             if group not in self._examiner.readers.aggregated_groups:
-                self._tables.number(_bytes(f"{CRD_PATH}/{plural}.{group}"))
+                self._index.number(encoded(f"{CRD_PATH}/{plural}.{group}"))
 
     def _count_outside(self, key: bytes, size: int) -> None:
         start = display(b"/".join(key.split(b"/")[:2]))[:200]
@@ -172,11 +172,11 @@ class IndexBuilder:
         self._outside_bytes[start] += size
 
     def _take(self, node: int, found: Examination, extracted: ObjectExtract) -> int:
-        tables = self._tables
+        tables = self._index
         flags = extracted.flags
         finalizers = extracted.finalizers[:_MOST_FINALIZERS]
         if finalizers:
-            tables.finalizers[node] = self._shared.setdefault(finalizers, finalizers)
+            tables.finalizer_lists[node] = self._shared.setdefault(finalizers, finalizers)
             flags |= ORPHANS if ORPHAN_FINALIZER in finalizers else 0
             flags |= FOREGROUND if FOREGROUND_FINALIZER in finalizers else 0
         if extracted.terminating_since:
@@ -213,20 +213,20 @@ class IndexBuilder:
         return OTHER_VERSION if found.decoded.gvk.version != definition.preferred_version else 0
 
     def _take_references(self, node: int, references: list[Reference]) -> None:
-        index, tables = self._index, self._tables
+        index = tables = self._index
         if len(references) > _MOST_EDGES_OF_AN_OBJECT:
             index.truncated += 1
             references = references[:_MOST_EDGES_OF_AN_OBJECT]
-        uses = tables.uses
+        uses = tables.use_numbers
         for key, use, uid in references:
             number = uses.get(use)
             if number is None:
                 number = uses[use] = len(tables.use_list)
                 tables.use_list.append(use)
-            tables.add_edge(node, tables.number(_bytes(key)), number, uid)
+            tables.add_edge(node, tables.number(encoded(key)), number, uid)
 
     def _take_owners(self, node: int, found: Examination, owners: list[OwnerReference]) -> None:
-        index, tables = self._index, self._tables
+        index = tables = self._index
         if len(owners) > _MOST_EDGES_OF_AN_OBJECT:
             index.truncated += 1
             del owners[_MOST_EDGES_OF_AN_OBJECT:]
@@ -244,7 +244,7 @@ class IndexBuilder:
                 target = WRONG_SCOPE
             else:
                 middle = f"{found.namespace}/" if directory.namespaced else ""
-                target = tables.number(_bytes(f"{directory.path}/{middle}{owner.name}"))
+                target = tables.number(encoded(f"{directory.path}/{middle}{owner.name}"))
             tables.add_owner(node, target, owner, flags)
 
     def _owner_place(self, api_version: str, kind: str) -> tuple[ResourcePrefix | None, int]:
@@ -258,33 +258,33 @@ class IndexBuilder:
         return directory, _SERVED_FLAGS[served]
 
 
-def _guess_owners(index: ImpactIndex, tables: Tables) -> None:
+def _guess_owners(index: ImpactIndex) -> None:
     """Link owner references of unknown kinds to the objects that they mean, as far as uid or name tell.
 
     A kind is unknown where its CRD is gone or cannot be read. An API server that runs may serve it all the same, out
     of its memory, and any will once the CRD is back: the garbage collector then acts on these references.
     """
-    unknown = [number for number, target in enumerate(tables.owner_target) if target == UNKNOWN_KIND]
+    unknown = [number for number, target in enumerate(index.owner_target) if target == UNKNOWN_KIND]
     if not unknown:
         return
-    tables.keep_unknown_owners(unknown)
-    texts, words = tables.texts.texts, tables.owner_texts
-    holders = _holders(tables, {_bytes(texts[words[4 * number]]) for number in unknown} - {b""})
+    index.keep_unknown_owners(unknown)
+    texts, words = index.texts.texts, index.owner_texts
+    holders = _holders(index, {encoded(texts[words[4 * number]]) for number in unknown} - {b""})
     last: tuple[object, ...] = ()
     target = -1
     for number in unknown:  # in the order of their uids by now: replicas come one after the other
-        dependent = tables.owner_dependent[number]
+        dependent = index.owner_dependent[number]
         stated = words[4 * number : 4 * number + 4]
-        same = (stated, tables.keys[dependent].rpartition(b"/")[0])
+        same = (stated, index.keys[dependent].rpartition(b"/")[0])
         if same != last:
             last = same
             uid, api_version, kind, name = (texts[text] for text in stated)
-            among = holders.get(_bytes(uid)) or _unidentified(
-                tables, api_version, kind, index.place(dependent)[1], name
+            among = holders.get(encoded(uid)) or _unidentified(
+                index, api_version, kind, index.place(dependent)[1], name
             )
             target = next((node for node in among if index.may_own(node, dependent, name)), -1)
         if target >= 0:
-            tables.guess_owner(number, target)
+            index.guess_owner(number, target)
 
 
 def _holders(tables: Tables, wanted: set[bytes]) -> dict[bytes, tuple[int, ...]]:
@@ -305,10 +305,6 @@ def _unidentified(tables: Tables, api_version: str, kind: str, namespace: str, n
     group, word = api_version.rpartition("/")[0], kind.lower()
     plural = f"{word[:-1]}ies" if word.endswith("y") else f"{word}es" if word.endswith("s") else f"{word}s"
     for middle in (f"{namespace}/", "") if namespace else ("",):
-        node = tables.numbers.get(_bytes(f"{group}/{plural}/{middle}{name}"), -1)
+        node = tables.numbers.get(encoded(f"{group}/{plural}/{middle}{name}"), -1)
         if "." in group and node >= 0 and tables.flags[node] & SEEN and not tables.uids[node]:
             yield node
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "backslashreplace")

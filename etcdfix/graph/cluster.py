@@ -143,7 +143,7 @@ def index_cluster(
         keys=keys,
         kube_system_uid=cluster,
         aggregated=frozenset(examiner.readers.aggregated_groups),
-        undetermined=sum(1 for node in index.nodes() if index.flags(node) & UNDETERMINED),
+        undetermined=sum(1 for node in index.nodes() if index.flags[node] & UNDETERMINED),
         below_prefix=below,
         suggested_prefixes=likely_prefixes(stored.key for stored in sample),
         ended=ending.ended,

@@ -104,8 +104,7 @@ class _Collector:
     def run(self) -> Collection:
         """Play it through."""
         if self._concerns_nobody():
-            removed = self._index.ref(next(iter(self._removed)))
-            return Collection(removed, (), dict(_NOTHING), {}, unlistable=self._blind)
+            return Collection((), dict(_NOTHING), {}, unlistable=self._blind)
         self._spread(deque(self._fates))
         found = list(self._decisions)
         self._spread(self._pending() if self._listable else self._waiting_owners())
@@ -116,7 +115,6 @@ class _Collector:
         by_resource = Counter(self._decisions[node].object.full_resource for node in deleted)
         first = next(iter(self._removed))
         return Collection(
-            removed=self._index.ref(first),
             tree=self._below(*self._removed),
             counts=counts,
             deleted_by_resource=dict(sorted(by_resource.items())),
@@ -178,7 +176,7 @@ class _Collector:
         for node in sorted(index.nodes(), key=index.relative):
             if node in self._fates or node in self._decisions:
                 continue
-            flags = index.flags(node)
+            flags = index.flags[node]
             works = bool(flags & (ORPHANS | FOREGROUND)) or self._path(node) == CRD_PATH
             if flags & TERMINATING and works:
                 self._goes_on(node, found)
@@ -199,13 +197,13 @@ class _Collector:
             for owner in index.owners(node):
                 target = owner.node
                 if target >= 0 and target not in self._fates and index.exists(target):
-                    flags = index.flags(target)
+                    flags = index.flags[target]
                     if flags & TERMINATING and flags & FOREGROUND and owner.uid == index.uid(target):
                         self._goes_on(target, found)
         return found
 
     def _goes_on(self, node: int, found: deque[int]) -> None:
-        index, flags = self._index, self._index.flags(node)
+        index, flags = self._index, self._index.flags[node]
         propagation = Propagation.FOREGROUND if flags & FOREGROUND else Propagation.BACKGROUND
         unnoticed = self._unnoticed(node)
         stays = holds_on(index, node) or (unnoticed and f"the garbage collector, which {unnoticed}")

@@ -24,7 +24,7 @@ _OF_THE_POLICY: Final = {Propagation.FOREGROUND: "foregroundDeletion", Propagati
 
 def usual_policy(index: ImpactIndex, node: int) -> Propagation:
     """Return how an object is being deleted already, else how kubectl deletes where nobody asks for a policy."""
-    flags = index.flags(node)
+    flags = index.flags[node]
     if flags & TERMINATING and flags & ORPHANS:
         return Propagation.ORPHAN
     return Propagation.FOREGROUND if flags & TERMINATING and flags & FOREGROUND else Propagation.BACKGROUND
@@ -99,7 +99,7 @@ def _unsure(index: ImpactIndex, node: int, collection: Collection, policy: Propa
     """Return why nobody can tell whether an object goes that nothing is known to hold; "" where that is told."""
     if collection.uncertain:
         return collection.uncertain
-    if index.flags(node) & OPAQUE:
+    if index.flags[node] & OPAQUE:
         return "it cannot be looked into, so whether it has finalizers is not known"
     if policy is not Propagation.BACKGROUND and index.problems:
         return "not everything was read: whether a dependent holds it up is not known"
@@ -132,7 +132,7 @@ def _notes(
         yield unsure
     if index.crd_unreadable(index.place(node)[0]):
         yield "its CustomResourceDefinition cannot be read: only API servers that ran before still serve and delete it"
-    if index.flags(node) & TERMINATING:
+    if index.flags[node] & TERMINATING:
         grace = place == _PODS and index.node_of(node) is not None
         yield (
             "it is being deleted already: within its grace period the policy of another deletion does not count"

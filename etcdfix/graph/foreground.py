@@ -84,13 +84,13 @@ class ForegroundWaits:
         return dependent not in self._left
 
     def _was_told(self, node: int) -> bool:
-        return node in self._removed or bool(self._index.flags(node) & TERMINATING)
+        return node in self._removed or bool(self._index.flags[node] & TERMINATING)
 
     def _goes_in_the_foreground(self, node: int) -> bool:
         """Tell whether an object has the finalizer before anything is made of its dependents."""
         if node in self._removed:
             return self._fates[node].propagation is Propagation.FOREGROUND
-        return self._was_told(node) and bool(self._index.flags(node) & FOREGROUND)
+        return self._was_told(node) and bool(self._index.flags[node] & FOREGROUND)
 
     def _that_stay(self) -> set[int]:
         """Return what is not gone once all has gone that can."""

@@ -20,15 +20,14 @@ from etcdfix.graph.tables import (
     CONTROLLER,
     GUESSED,
     NOT_SERVED,
-    OTHER_VERSION,
     PERHAPS_SERVED,
-    READY,
     SEEN,
     SERVES_EMPTY,
     UNDETERMINED,
     UNREADABLE,
     WRONG_SCOPE,
     Tables,
+    encoded,
 )
 from etcdfix.graph.uses import Role, Use, unscoped_keys
 from etcdfix.storagekey import ResourcePrefix, StorageCodec, StorageLayout, display
@@ -50,9 +49,7 @@ class NamespaceDetails(msgspec.Struct, frozen=True):
 
     Attributes:
         phase: ``Active`` or ``Terminating``, as stored.
-        spec_finalizers: ``spec.finalizers``, which the namespace controller removes at last.
-        conditions: ``status.conditions``.
-        labels: ``metadata.labels``.
+        spec_finalizers: Which the namespace controller removes at last.
     """
 
     phase: str
@@ -62,17 +59,11 @@ class NamespaceDetails(msgspec.Struct, frozen=True):
 
 
 class Owner(NamedTuple):
-    """One owner reference of a dependent.
+    """One owner reference of a dependent, as it states it.
 
     Attributes:
         node: The object that kind, name and the dependent's namespace point at; -1 where the kind may not own the
             dependent, or is not known and nothing else tells the object either.
-        uid: As the reference states it.
-        api_version: Of the reference.
-        kind: Of the reference.
-        name: Of the reference.
-        controller: It is the managing owner.
-        blocks: ``blockOwnerDeletion``.
         wrong_scope: The dependent has no namespace and the owner's kind has one: such a reference is never resolved.
         guess: The kind is not known, and the node was found by the uid that it states, or by API group and name
             among objects whose uid is not known.
@@ -101,29 +92,25 @@ class Edge(NamedTuple):
     uid: str
 
 
-class ImpactIndex:
+class ImpactIndex(Tables):
     """Objects as numbers (*nodes*), and the edges between them. Made by :class:`IndexBuilder`.
 
     A node stands for an object that exists, or that somebody mentions; :meth:`exists` tells them apart.
 
     Attributes:
-        layout: Storage prefix and paths.
-        kinds: Directories by kind.
-        namespaces: What Namespace objects say, by node.
+        namespaces: By node, as ``api_services`` (Services that APIServices name), ``endpoints`` (Services that have a
+            ready endpoint) and ``webhooks`` (those that refuse where nobody answers).
         unavailable_apis: APIServices that are not available, with their reason.
-        api_services: Services that APIServices name, by node.
-        endpoints: Services that have a ready endpoint, by the node of what says so.
-        webhooks: Webhooks that refuse what they are asked about where nobody answers, by node of their configuration.
         claims: What specs make controllers create, by namespace and what is wanted; never taken back.
         unreadable_crds: ``(group, plural)`` of CRDs that cannot be read.
-        outside: Keys outside the storage prefix: first segments to (count, bytes).
-        outside_complete: Whether ``outside`` names all such prefixes.
+        outside: Keys outside the storage prefix: first segments to (count, bytes); maybe not ``outside_complete``.
         problems: Why the index is not everything: one sentence each.
         truncated: How many objects had more references than are followed.
         opaque: How many objects can be read, but not looked into: what they refer to is not known.
     """
 
-    def __init__(self, layout: StorageLayout, kinds: Kinds, tables: Tables) -> None:
+    def __init__(self, layout: StorageLayout, kinds: Kinds) -> None:
+        super().__init__()
         self.layout = layout
         self.kinds = kinds
         # Keys that differ in their last part alone differ in their name alone.
@@ -144,7 +131,6 @@ class ImpactIndex:
         self.problems: list[str] = []
         self.truncated = 0
         self.opaque = 0
-        self._tables = tables
 
     def forget_counts(self) -> None:
         """Forget what was counted over all nodes: some of them are others now."""
@@ -156,24 +142,24 @@ class ImpactIndex:
 
     def __len__(self) -> int:
         """Return how many nodes there are, mentioned ones included."""
-        return len(self._tables.keys)
+        return len(self.keys)
 
     def find(self, key: bytes) -> int | None:
         """Return the node of a complete etcd key; None where nobody has it or mentions it."""
         prefix = self.layout.prefix_bytes
-        return self._tables.numbers.get(key[len(prefix) :]) if key.startswith(prefix) else None
+        return self.numbers.get(key[len(prefix) :]) if key.startswith(prefix) else None
 
     def node(self, relative: str) -> int | None:
         """Return the node of a key below the storage prefix."""
-        return self._tables.numbers.get(_bytes(relative))
+        return self.numbers.get(encoded(relative))
 
     def key(self, node: int) -> bytes:
         """Return a node's complete etcd key."""
-        return self.layout.prefix_bytes + self._tables.keys[node]
+        return self.layout.prefix_bytes + self.keys[node]
 
     def relative(self, node: int) -> bytes:
         """Return a node's key below the storage prefix."""
-        return self._tables.keys[node]
+        return self.keys[node]
 
     def ref(self, node: int) -> ObjectRef:
         """Return a node's name, taken apart."""
@@ -220,25 +206,17 @@ class ImpactIndex:
         where = self.layout.split(key, directory, shared, namespaced=directory.namespaced)
         return shared, (directory, where.namespace, where.name)
 
-    def flags(self, node: int) -> int:
-        """Return a node's flags (:data:`SEEN` …)."""
-        return self._tables.flags[node]
-
     def exists(self, node: int) -> bool:
         """Tell whether a key is there, readable or not."""
-        return bool(self._tables.flags[node] & SEEN)
+        return bool(self.flags[node] & SEEN)
 
     def unreadable(self, node: int) -> bool:
         """Tell whether an object is proven broken, or could not be judged."""
-        return bool(self._tables.flags[node] & (UNREADABLE | UNDETERMINED))
+        return bool(self.flags[node] & (UNREADABLE | UNDETERMINED))
 
     def lost(self, node: int) -> bool:
         """Tell whether an object is proven broken."""
-        return bool(self._tables.flags[node] & UNREADABLE)
-
-    def ready(self, node: int) -> bool:
-        """Tell whether a Node says that its kubelet is ready."""
-        return bool(self._tables.flags[node] & READY)
+        return bool(self.flags[node] & UNREADABLE)
 
     def node_of(self, pod: int) -> int | None:
         """Return the Node that a Pod is bound to, whether it exists or not; None for a Pod without one."""
@@ -246,7 +224,7 @@ class ImpactIndex:
 
     def serves_empty(self, node: int) -> bool:
         """Tell whether an object is broken in such a way that the API server shows an empty one, without a uid."""
-        return bool(self._tables.flags[node] & SERVES_EMPTY)
+        return bool(self.flags[node] & SERVES_EMPTY)
 
     @cached_property
     def unreadable_by_path(self) -> dict[str, int]:
@@ -267,7 +245,7 @@ class ImpactIndex:
 
     def _unreadable_nodes(self) -> list[int]:
         unread = UNREADABLE | UNDETERMINED
-        return [node for node, flags in enumerate(self._tables.flags) if flags & unread and flags & SEEN]
+        return [node for node, flags in enumerate(self.flags) if flags & unread and flags & SEEN]
 
     def unlistable_counts(self, without: Iterable[int] = ()) -> dict[str, int]:
         """Return how many objects keep each directory of :meth:`unlistable` from being listed.
@@ -296,13 +274,6 @@ class ImpactIndex:
         """Tell whether a directory is that of a custom resource whose CRD is there and cannot be read."""
         return (directory.group, directory.resource) in self.unreadable_crds
 
-    def in_other_versions(self) -> Iterator[int]:
-        """Yield custom resources that are stored in another version than controllers ask for.
-
-        Only of definitions whose conversion is a webhook's.
-        """
-        return (node for node, flags in enumerate(self._tables.flags) if flags & OTHER_VERSION)
-
     def by_directory(self, nodes: Iterable[int]) -> list[tuple[ResourcePrefix, list[int]]]:
         """Return nodes by their directory, in the order of the directories' paths."""
         found: dict[str, list[int]] = {}
@@ -325,40 +296,32 @@ class ImpactIndex:
 
     def has_owners(self, node: int) -> bool:
         """Tell whether a node has owner references."""
-        return self._tables.first_owner[node] >= 0
-
-    def size(self, node: int) -> int:
-        """Return the stored value's bytes."""
-        return self._tables.sizes[node]
+        return self.first_owner[node] >= 0
 
     def uid(self, node: int) -> str:
         """Return the object's own uid; "" where it is not known."""
-        return display(self._tables.uids[node])
+        return display(self.uids[node])
 
     def finalizers(self, node: int) -> tuple[str, ...]:
         """Return ``metadata.finalizers``."""
-        return self._tables.finalizers.get(node, ())
+        return self.finalizer_lists.get(node, ())
 
     def terminating_since(self, node: int) -> str:
         """Return ``metadata.deletionTimestamp``, "" for none."""
-        return self._tables.since.get(node, "")
+        return self.since.get(node, "")
 
     def secret_type(self, node: int) -> str:
         """Return a Secret's ``type``; "" where it is not known."""
-        return self._tables.texts.texts[self._tables.types.get(node, 0)]
-
-    def opted_out(self, node: int) -> bool:
-        """Tell whether a Secret carries KEP-2639's annotation against protection."""
-        return node in self._tables.unprotected
+        return self.texts.texts[self.types.get(node, 0)]
 
     def nodes(self) -> Iterator[int]:
         """Yield every object that exists, in no order."""
-        return (node for node, flags in enumerate(self._tables.flags) if flags & SEEN)
+        return (node for node, flags in enumerate(self.flags) if flags & SEEN)
 
     def below(self, path: str) -> Iterator[int]:
         """Yield every object that exists in a directory (``pods``)."""
         start = path.encode() + b"/"
-        return (node for node in self.nodes() if self._tables.keys[node].startswith(start))
+        return (node for node in self.nodes() if self.keys[node].startswith(start))
 
     # -- edges
 
@@ -370,39 +333,39 @@ class ImpactIndex:
 
     def _users(self, node: int) -> Iterator[Edge]:
         yield from self._named(node)
-        for key in unscoped_keys(self._tables.keys[node]):
-            unscoped = self._tables.numbers.get(key)
+        for key in unscoped_keys(self.keys[node]):
+            unscoped = self.numbers.get(key)
             if unscoped is not None and unscoped != node:
                 yield from (edge._replace(target=node) for edge in self._named(unscoped) if edge.use.unscoped)
 
     def _named(self, node: int) -> Iterator[Edge]:
-        edge = self._tables.first_in[node]
+        edge = self.first_in[node]
         while edge >= 0:
             yield self._edge(edge)
-            edge = self._tables.next_in[edge]
+            edge = self.next_in[edge]
 
     def uses(self, node: int) -> Iterator[Edge]:
         """Yield what a node uses."""
-        edge = self._tables.first_out[node]
+        edge = self.first_out[node]
         while edge >= 0:
             yield self._edge(edge)
-            edge = self._tables.next_out[edge]
+            edge = self.next_out[edge]
 
     def _edge(self, edge: int) -> Edge:
         return Edge(
-            self._tables.edge_source[edge],
-            self._tables.edge_target[edge],
-            self._tables.use_list[self._tables.edge_use[edge]],
-            self._tables.texts.texts[self._tables.edge_uid[edge]],
+            self.edge_source[edge],
+            self.edge_target[edge],
+            self.use_list[self.edge_use[edge]],
+            self.texts.texts[self.edge_uid[edge]],
         )
 
     def owners(self, node: int) -> list[Owner]:
         """Return a node's owner references, in their order."""
         found = []
-        number = self._tables.first_owner[node]
+        number = self.first_owner[node]
         while number >= 0:
             found.append(self._owner(number))
-            number = self._tables.next_owner[number]
+            number = self.next_owner[number]
         return found[::-1]
 
     def dependents(self, node: int, uid: str = "") -> list[int]:
@@ -416,16 +379,16 @@ class ImpactIndex:
             uid: Its uid as its history or somebody else tells it: finds more where its kind is not known.
         """
         found: dict[int, None] = {}
-        number = self._tables.first_dependent[node]
+        number = self.first_dependent[node]
         while number >= 0:
-            found[self._tables.owner_dependent[number]] = None
-            number = self._tables.next_dependent[number]
-        for number in self._tables.unknown_owners_of(uid) if uid else ():
-            dependent = self._tables.owner_dependent[number]
-            name = self._tables.texts.texts[self._tables.owner_texts[4 * number + 3]]
+            found[self.owner_dependent[number]] = None
+            number = self.next_dependent[number]
+        for number in self.unknown_owners_of(uid) if uid else ():
+            dependent = self.owner_dependent[number]
+            name = self.texts.texts[self.owner_texts[4 * number + 3]]
             if self.may_own(node, dependent, name):
                 found[dependent] = None
-        return sorted(found, key=self._tables.keys.__getitem__)
+        return sorted(found, key=self.keys.__getitem__)
 
     def strays(self, uid: str) -> list[int]:
         """Return the objects that state a uid as their owner's where the collector does not find it.
@@ -433,11 +396,11 @@ class ImpactIndex:
         It looks for the owner by kind, name and the dependent's namespace; these are cluster-scoped and name a
         namespaced owner, lie in another namespace, or state a name or kind that is not that of the uid.
         """
-        return self._strays.get(self._tables.texts.find(uid), [])
+        return self._strays.get(self.texts.find(uid), [])
 
     @cached_property
     def _strays(self) -> dict[int, list[int]]:
-        tables = self._tables
+        tables = self
         found: dict[int, dict[int, None]] = {}
         uids, texts = tables.owner_texts[::4], tables.texts.texts
         for text, target, dependent in zip(uids, tables.owner_target, tables.owner_dependent, strict=True):
@@ -453,10 +416,10 @@ class ImpactIndex:
 
     def _owner(self, number: int) -> Owner:
         uid, api_version, kind, name = (
-            self._tables.texts.texts[text] for text in self._tables.owner_texts[4 * number : 4 * number + 4]
+            self.texts.texts[text] for text in self.owner_texts[4 * number : 4 * number + 4]
         )
-        flags = self._tables.owner_flags[number]
-        target = self._tables.owner_target[number]
+        flags = self.owner_flags[number]
+        target = self.owner_target[number]
         return Owner(
             max(target, -1),
             uid,
@@ -469,7 +432,3 @@ class ImpactIndex:
             bool(flags & GUESSED),
             Served.NO if flags & NOT_SERVED else Served.PERHAPS if flags & PERHAPS_SERVED else Served.YES,
         )
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "backslashreplace")

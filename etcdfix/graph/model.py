@@ -166,7 +166,6 @@ class Collection(msgspec.Struct, frozen=True):
         unseen: Where it is deleted through the API: how many objects that cannot be read may depend on it.
     """
 
-    removed: ObjectRef
     tree: tuple[Decision, ...]
     counts: dict[Action, int]
     deleted_by_resource: dict[str, int]
@@ -283,22 +282,20 @@ class OwnerReference(NamedTuple):
 
 
 class LastKnown(msgspec.Struct, frozen=True):
-    """Who an object is, or last was.
+    """Who an object is, or last was: never what labels or annotations hold.
 
     Attributes:
         uid: "" where nobody knows.
-        confidence: Of the uid.
         basis: ``current``, ``history``, ``references``, or ``none``.
-        revision: mod_revision of the value that told it, 0 for none.
-        finalizers: As of then; None where no readable revision told them.
-        labels: As of then.
-        annotations: Names only, as of then: their values may be secret.
+        revision: mod_revision of the value that told it, 0 for none; what follows is as of then.
+        finalizers: None where no readable revision told them.
+        marks: Labels and annotations with which makers mark their objects, and the id of each maker.
         conflicting_uids: Other uids that references state, with how many do.
         readable: That value of the same object, where it is an earlier one and still reads; None for none.
-        node: Of a Pod of the same generation, where it was bound to as of then; that never changes. "" for not known.
-        type: Of a Secret, as of then; "" where it says none.
-        owners: Its owner references as of then, the managing one first.
-        token_of: The ServiceAccount of a token, as of then.
+        node: Of a Pod of the same generation, where it was bound to; that never changes. "" for not known.
+        type: Of a Secret; "" where it says none.
+        owners: The managing one first.
+        token_of: The ServiceAccount of a token.
     """
 
     uid: str
@@ -306,8 +303,7 @@ class LastKnown(msgspec.Struct, frozen=True):
     basis: str
     revision: int = 0
     finalizers: tuple[str, ...] | None = None
-    labels: dict[str, str] = {}
-    annotations: tuple[str, ...] = ()
+    marks: dict[str, str] = {}
     conflicting_uids: dict[str, int] = {}
     readable: ReadableRevision | None = None
     node: str = ""
@@ -316,32 +312,30 @@ class LastKnown(msgspec.Struct, frozen=True):
     token_of: str = ""
 
 
-class Assessment(msgspec.Struct, frozen=True):
+class Assessment(msgspec.Struct, frozen=True, kw_only=True):
     """What the loss of one object means.
 
     Attributes:
-        users: What refers to it, by role, key and field.
+        exists: None where its key was not seen, and not everything was.
+        users: What refers to it, by role, key and field; one object may have several references.
         finalizers: Those that would be skipped and what leaks: known ones, or likely ones where they cannot be read.
         node: Of a Pod, where it runs; the kubelet there cleans up. "" where that is not known.
-        risk: The worst of the reasons.
+        risk: The worst of the reasons, which stand worst first.
         may_be_worse: Something was not seen, or cannot be read, that could depend on it: the grade is the least.
-        reasons: Worst first.
-        problems: Why the index did not hold everything.
     """
 
     object: ObjectRef
-    exists: bool
+    exists: bool | None
     readable: bool
+    risk: Risk
+    may_be_worse: bool
+    reasons: tuple[RiskReason, ...]
     last_known: LastKnown
-    collection: Collection
+    dependents: Collection
     secret: SecretState | None
     users: tuple[User, ...]
     finalizers: tuple[LostFinalizer, ...]
     node: str
-    risk: Risk
-    may_be_worse: bool
-    reasons: tuple[RiskReason, ...]
-    problems: tuple[str, ...]
 
 
 class Condition(msgspec.Struct, frozen=True):

@@ -35,7 +35,7 @@ from etcdfix.graph.model import (
     WebhookHold,
 )
 from etcdfix.graph.owners import OF_THE_COLLECTOR
-from etcdfix.graph.tables import FINISHED, FOREGROUND, OPAQUE
+from etcdfix.graph.tables import FINISHED, FOREGROUND, OPAQUE, READY, encoded
 from etcdfix.graph.webhooks import service_problem, webhook_holds
 from etcdfix.storagekey import ResourcePrefix, StorageLayout, builtin_directories
 
@@ -259,7 +259,7 @@ def namespace_key(layout: StorageLayout, name: str) -> bytes:
 
 def contents_of(index: ImpactIndex, namespace: str) -> list[int]:
     """Return the nodes of everything that lives in a namespace, in the order of their keys."""
-    part = b"/" + namespace.encode("utf-8", "backslashreplace") + b"/"
+    part = b"/" + encoded(namespace) + b"/"
     # Most keys are ruled out without taking them apart.
     near = [node for node in index.nodes() if part in index.relative(node)]
     return sorted((node for node in near if index.place(node)[1] == namespace), key=index.relative)
@@ -333,7 +333,7 @@ def _blockers(index: ImpactIndex, inside: Iterable[int], now: str) -> list[Block
         runs_on = index.node_of(node) if index.place(node)[0].path == _PODS else None
         state = node_state(index, runs_on) if runs_on is not None else None
         past = bool(since) and runs_on is not None and (not now or since < now)
-        left = runs_on is not None and not index.flags(node) & FINISHED and (past or state != "ready")
+        left = runs_on is not None and not index.flags[node] & FINISHED and (past or state != "ready")
         held = bool(set(finalizers) - OF_THE_COLLECTOR)
         if left or past or held or (since and finalizers and _waits_for_dependents(index, node)):
             blockers.append(
@@ -355,7 +355,7 @@ def _waits_for_dependents(index: ImpactIndex, node: int) -> bool:
 
     Only of one that was marked for deletion: the namespace controller deletes with Background, which takes them off.
     """
-    flags = index.flags(node)
+    flags = index.flags[node]
     how = Propagation.FOREGROUND if flags & FOREGROUND else Propagation.ORPHAN
     played = collect(index, node, by_api=how)
     return bool(played.stays or played.uncertain)
@@ -365,9 +365,9 @@ def node_state(index: ImpactIndex, node: int) -> str:
     """Return what its Node object says of a pod's kubelet."""
     if not index.exists(node):
         return "unknown" if index.problems else "absent"
-    if index.unreadable(node) or index.flags(node) & OPAQUE:
+    if index.unreadable(node) or index.flags[node] & OPAQUE:
         return "unknown"
-    return "ready" if index.ready(node) else "not-ready"
+    return "ready" if index.flags[node] & READY else "not-ready"
 
 
 def _stages(

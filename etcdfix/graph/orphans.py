@@ -79,7 +79,7 @@ def find_orphans(index: ImpactIndex, *, aggregated: Collection[str] = ()) -> Orp
     return Orphans(
         tuple(groups),
         len(different) + sum(group.count for group in outside),
-        sum(map(index.size, different)) + sum(group.size for group in outside),
+        sum(map(index.sizes.__getitem__, different)) + sum(group.size for group in outside),
         undecided=undecided,
         aggregated=dict(sorted(exempt.items())),
     )
@@ -133,7 +133,7 @@ def _group(
         directory.resource if claimed else "",
         namespace,
         len(nodes),
-        sum(map(index.size, nodes)),
+        sum(map(index.sizes.__getitem__, nodes)),
         tuple(display(index.key(node)) for node in nodes[:_MOST_EXAMPLES]),
         Confidence.LIKELY if doubtful else Confidence.CERTAIN,
         _NOTES[reason],

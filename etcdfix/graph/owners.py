@@ -86,7 +86,7 @@ def judge(index: ImpactIndex, dependent: int, owners: list[Owner], fates: Mappin
     else:
         action = Action.CASCADE_DELETED
         waits = OwnerState.WAITING in states and bool(index.dependents(dependent))
-        propagation = _propagation(index.flags(dependent), foreground=waits)
+        propagation = _propagation(index.flags[dependent], foreground=waits)
         if let_go:
             race = (
                 f"a race: {let_go[0].name} lets go of it while {findings[0].name} goes; it stays where the first is "
@@ -107,7 +107,7 @@ def holds_on(index: ImpactIndex, node: int, *, beside: str = "") -> str:
     if held:
         return f"finalizer{'s' if len(held) > 1 else ''} {', '.join(held)}"
     runs_on = index.node_of(node)
-    if runs_on is None or index.flags(node) & FINISHED:
+    if runs_on is None or index.flags[node] & FINISHED:
         return ""
     return f"the kubelet of node {index.place(runs_on)[2]}, which has to end it"
 
@@ -170,8 +170,8 @@ def _state(index: ImpactIndex, owner: Owner, fates: Mapping[int, Fate]) -> tuple
     uid = index.uid(node)
     if uid != owner.uid:
         return OwnerState.ABSENT, f"the object of that name has another uid ({uid or 'none'})"
-    if index.flags(node) & OPAQUE:
+    if index.flags[node] & OPAQUE:
         return OwnerState.SOLID, ""
-    if index.flags(node) & TERMINATING and index.flags(node) & FOREGROUND:
+    if index.flags[node] & TERMINATING and index.flags[node] & FOREGROUND:
         return OwnerState.WAITING, "it is being deleted in the foreground"
     return OwnerState.SOLID, ""

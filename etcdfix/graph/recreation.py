@@ -14,7 +14,7 @@ from etcdfix.graph.contents import ContentReader
 from etcdfix.graph.fields import at, mapping
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import BY_HAND, Assessment, ObjectRef, OwnerReference
-from etcdfix.graph.recreation_rules import MAKERS, RULES, ComesBack, Maker, NameRule, SpecRule, labels_of
+from etcdfix.graph.recreation_rules import MAKERS, RULES, ComesBack, Maker, NameRule, SpecRule
 from etcdfix.graph.users import by_role
 from etcdfix.graph.uses import SECRETS, Role
 from etcdfix.model import Confidence, Outcome
@@ -105,8 +105,8 @@ class _Search:
         for owner in self._seen.owners:
             yield from self._by_owner(owner)
         yield from self._by_claims()
-        for label in labels_of(self._seen.labels, self._seen.annotations, self._path):
-            yield Recreation(MAKERS[label.recreated_by], Confidence.LIKELY, f"it was marked {label}")
+        for mark, maker in self._seen.marks.items():
+            yield Recreation(MAKERS[maker], Confidence.LIKELY, f"it was marked {mark}")
         if self._path == SECRETS:
             yield from self._by_token()
         yield from self._by_names()

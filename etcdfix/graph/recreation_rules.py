@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Mapping
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
@@ -176,11 +176,12 @@ RULES: Final = msgspec.toml.decode(
 MAKERS: Final = RULES.makers
 
 
-def labels_of(labels: dict[str, str], annotations: tuple[str, ...], path: str) -> Iterator[OwnershipLabel]:
-    """Yield what labels and annotations say of an object's maker, what says most first."""
+def marks_of(labels: Mapping[str, object], annotations: Container[str], path: str) -> dict[str, str]:
+    """Return the labels and annotations that say who made an object, what says most first, with ids of makers."""
+    found = {}
     for label in RULES.labels:
-        if label.paths and path not in label.paths:
-            continue
         there = label.name in labels or label.name in annotations
-        if labels.get(label.name) == label.value if label.value else there:
-            yield label
+        fits = labels.get(label.name) == label.value if label.value else there
+        if fits and (not label.paths or path in label.paths):
+            found[str(label)] = label.recreated_by
+    return found

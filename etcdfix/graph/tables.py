@@ -69,12 +69,12 @@ class Tables:
         self.flags = array("H")
         self.sizes = array("I")
         self.uids: list[bytes] = []
-        self.finalizers: dict[int, tuple[str, ...]] = {}
+        self.finalizer_lists: dict[int, tuple[str, ...]] = {}
         self.since: dict[int, str] = {}
         self.types: dict[int, int] = {}
         self.unprotected: set[int] = set()
         self.texts = Texts()
-        self.uses: dict[Use, int] = {}
+        self.use_numbers: dict[Use, int] = {}
         self.use_list: list[Use] = []
         # Edges: source, target, use, stated uid; the next edge with the same source, and with the same target.
         self.edge_source = array("I")
@@ -175,7 +175,7 @@ class Tables:
         self.flags[node] = 0
         self.sizes[node] = 0
         self.uids[node] = b""
-        for told in (self.finalizers, self.since, self.types):
+        for told in (self.finalizer_lists, self.since, self.types):
             told.pop(node, None)
         self.unprotected.discard(node)
 
@@ -213,3 +213,8 @@ def _unlink(first: array[int], following: array[int], chain: int, wanted: int) -
         first[chain] = following[wanted]
     else:
         following[before] = following[wanted]
+
+
+def encoded(text: str) -> bytes:
+    """Return text out of an object as a part of a key."""
+    return text.encode("utf-8", "backslashreplace")

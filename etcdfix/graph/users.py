@@ -93,9 +93,9 @@ def secret_state(index: ImpactIndex, node: int) -> SecretState | None:
     """Return what KEP-2639 asks of a Secret; None for anything else."""
     if not _is_secret(index, node):
         return None
-    opted_out = index.opted_out(node)
+    opted_out = node in index.unprotected
     holding = any(
-        (directory.group, directory.resource) in _PROTECTING and not index.flags(user) & FINISHED
+        (directory.group, directory.resource) in _PROTECTING and not index.flags[user] & FINISHED
         for user in (edge.source for edge in index.users(node))
         for directory in (index.place(user)[0],)
     )
@@ -112,7 +112,7 @@ def _is_secret(index: ImpactIndex, node: int) -> bool:
 
 
 def _stops(index: ImpactIndex, user: int, use: Use) -> Stops:
-    if use.optional or use.role is Role.TOKEN_LIST or index.flags(user) & FINISHED:
+    if use.optional or use.role is Role.TOKEN_LIST or index.flags[user] & FINISHED:
         return Stops.NO
     return Stops.YES if use.role in _STOPPING and not use.heuristic else Stops.PERHAPS
 
@@ -123,7 +123,7 @@ def _warnings(index: ImpactIndex, secret: int, ref: ObjectRef) -> tuple[str, ...
     warnings += [
         f"it is the token of ServiceAccount {index.ref(edge.target).name}: whoever holds a copy is locked out"
         for edge in index.uses(secret)
-        if edge.use.role is Role.TOKEN_OF
+        if edge.use.role is Role.TOKEN_OF and type_ in ("", "kubernetes.io/service-account-token")
     ]
     if ref.namespace == "kube-system" and ref.name.startswith("bootstrap-token-"):
         warnings.append("a bootstrap token: nodes join with it (kubeadm), which no object shows")

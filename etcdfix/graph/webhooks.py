@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from etcdfix.graph.admission import Webhook
 from etcdfix.graph.index import ImpactIndex, NamespaceDetails
 from etcdfix.graph.model import ObjectRef, WebhookHold
+from etcdfix.graph.tables import OTHER_VERSION, encoded
 from etcdfix.storagekey import CRD_PATH, ResourcePrefix
 
 _ITSELF: Final = ResourcePrefix("namespaces", "", "namespaces", "Namespace", namespaced=False, version="v1")
@@ -75,7 +76,9 @@ def _conversions(
     index: ImpactIndex, namespace: str, groups: Iterable[_Group], told: str
 ) -> Iterator[WebhookHold]:
     here = {group.directory.path: group for group in groups}
-    for directory, nodes in index.by_directory(index.in_other_versions()):
+    for directory, nodes in index.by_directory(
+        node for node, flags in enumerate(index.flags) if flags & OTHER_VERSION
+    ):
         definition = index.kinds.definition(directory)
         if definition is None or directory.namespaced is False:
             continue
@@ -150,4 +153,4 @@ def _service(index: ImpactIndex, service: str) -> ObjectRef:
 
 
 def _key(index: ImpactIndex, relative: str) -> bytes:
-    return index.layout.prefix_bytes + relative.encode("utf-8", "backslashreplace")
+    return index.layout.prefix_bytes + encoded(relative)

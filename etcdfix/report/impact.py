@@ -1,78 +1,25 @@
-"""The published shape of what losing an object would set off, as ``explain`` says it.
-
-What it holds is :mod:`etcdfix.graph.model`: never what an object holds, no data, no values of labels or annotations.
-"""
+"""What losing an object would set off, as ``explain`` says it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
-
-from etcdfix.graph.model import (
-    Action,
-    Decision,
-    DeletionForecast,
-    LostFinalizer,
-    ObjectRef,
-    Risk,
-    RiskReason,
-    SecretState,
-    User,
-)
-from etcdfix.model import Confidence
+from etcdfix.graph.model import Assessment, DeletionForecast, Risk
 from etcdfix.report.document import Column, Facts, Prose, Section, Table
 from etcdfix.text.words import counted
 
 
-class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """Who the object is or last was; ``finalizers`` is null where no readable revision told them.
-
-    ``basis``: ``current``, ``history``, ``references`` or ``none``.
-    """
-
-    uid: str
-    confidence: Confidence
-    basis: str
-    finalizers: tuple[str, ...] | None
-
-
-class Dependents(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a removal sets off: the tree, depth first.
-
-    ``caught_up``: what the garbage collector does beside that, since types can be listed again.
-    """
-
-    counts: dict[Action, int]
-    tree: tuple[Decision, ...]
-    caught_up: tuple[Decision, ...]
-    warnings: list[str]
-
-
-class Impact(msgspec.Struct, frozen=True, kw_only=True):
+class Impact(Assessment, frozen=True, kw_only=True):
     """What losing an object would set off, after a look at everything that can be read.
 
     Attributes:
-        exists: Null where its key was not seen in a source that could not be read whole.
-        may_be_worse: Something was not seen that could depend on it, so ``risk`` is the least.
-        users: References; one object may have several.
         deletion: Forecast of an ordinary deletion through the API, of an object that can be read or where a policy was
             asked for, else null. Where that is ``possible``, the grade and ``dependents`` are those of that deletion,
             else of a removal from etcd.
+        warnings: What happens beside that, and on what it depends whether any of it happens at once.
     """
 
-    object: ObjectRef
-    exists: bool | None
-    readable: bool
-    risk: Risk
-    may_be_worse: bool
-    reasons: tuple[RiskReason, ...]
-    last_known: Identity
-    dependents: Dependents
-    secret: SecretState | None
-    users: tuple[User, ...]
-    finalizers: tuple[LostFinalizer, ...]
-    node: str
+    warnings: list[str]
     unreadable_elsewhere: int
     undetermined_elsewhere: int
     deletion: DeletionForecast | None
@@ -121,7 +68,7 @@ class Impact(msgspec.Struct, frozen=True, kw_only=True):
                 ),
             ]
         )
-        notes = [*(deletion.notes if deletion is not None else ()), *self.dependents.warnings]
+        notes = [*(deletion.notes if deletion is not None else ()), *self.warnings]
         yield Prose(title="What else to know", paragraphs=notes, wide=True)
 
     def _goes(self) -> str:

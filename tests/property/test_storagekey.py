@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from etcdfix.decoding.customresource import CustomResourceInfo
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.kinds import Kinds
-from etcdfix.graph.tables import Tables
 from etcdfix.storagekey import (
     ResourcePrefix,
     StorageCodec,
@@ -120,7 +119,7 @@ def test_a_place_in_the_index_is_what_its_key_alone_says(prefix: str, words: lis
         for plural, scope in (("things", "Namespaced"), ("wides", "Cluster"))
     }
     kinds = Kinds(defined)
-    index = ImpactIndex(layout, kinds, Tables())
+    index = ImpactIndex(layout, kinds)
     for parts in words:
         tail = "/".join(parts).encode("utf-8", "surrogateescape")
         for key in (tail, layout.prefix_bytes + tail):

@@ -314,7 +314,8 @@ def _losses(found: Assessment | None, said: str) -> Iterator[Fact]:
         return
     worse = " or worse" if found.may_be_worse and found.risk != "cluster-breaking" else ""
     reasons = "; ".join(reason.text for reason in found.reasons[:_MOST_NAMED])
-    unseen = "; objects that etcdfix cannot read may depend on it too" if found.problems else ""
+    incomplete = any(reason.code == "incomplete" for reason in found.reasons)
+    unseen = "; objects that etcdfix cannot read may depend on it too" if incomplete else ""
     if reasons != said:
         yield "Risk", f"{found.risk}{worse}: {reasons or 'etcdfix knows no reference to it'}{unseen}"
     users = list(dict.fromkeys(f"{user.object.resource} {user.object.name}" for user in found.users))
@@ -324,11 +325,11 @@ def _losses(found: Assessment | None, said: str) -> Iterator[Fact]:
         stops = f"; {counted(len(stopped), 'object')} cannot go on without it" if stopped else ""
         yield "Used by", f"{counted(len(users), 'object')}: {', '.join(users[:_MOST_NAMED])}{more}{stops}"
     yield "Runs on", found.node
-    goes = found.collection.counts[Action.CASCADE_DELETED]
+    goes = found.dependents.counts[Action.CASCADE_DELETED]
     if goes:
-        kinds = ", ".join(f"{number} {name}" for name, number in found.collection.deleted_by_resource.items())
+        kinds = ", ".join(f"{number} {name}" for name, number in found.dependents.deleted_by_resource.items())
         yield "Collected", f"the garbage collector deletes {counted(goes, 'dependent')}: {kinds}"
-    caught_up = len(found.collection.caught_up)
+    caught_up = len(found.dependents.caught_up)
     if caught_up:
         late = counted(caught_up, "object")
         yield "Catches up", f"with {late} that the garbage collector could not judge before"

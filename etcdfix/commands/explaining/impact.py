@@ -15,7 +15,7 @@ from etcdfix.graph.model import Action, Collection, DeletionResult, Propagation
 from etcdfix.graph.namespaces import freed_by, is_served
 from etcdfix.graph.tables import UNDETERMINED
 from etcdfix.model import Outcome
-from etcdfix.report.impact import Dependents, Identity, Impact
+from etcdfix.report.impact import Impact
 from etcdfix.report.model import Remedy
 from etcdfix.report.origin import same_fields
 from etcdfix.storagekey import StorageCodec, display
@@ -59,21 +59,16 @@ def impact_of(
         return None
     deletion = None
     if obstacle is None:
-        deletion = forecast(index, node, found.collection, how, by_default=policy is None)
+        deletion = forecast(index, node, found.dependents, how, by_default=policy is None)
     elif policy is not None or found.readable:
         deletion = not_forecast(
             index, node, how, obstacle.why, possible=obstacle.possible, by_default=policy is None
         )
-    undetermined = cluster.undetermined - bool(index.flags(node) & UNDETERMINED)
+    undetermined = cluster.undetermined - bool(index.flags[node] & UNDETERMINED)
     return Impact(
         **same_fields(found, Impact)
         | {
-            "exists": None if not found.exists and index.problems else found.exists,
-            "last_known": Identity(**same_fields(found.last_known, Identity)),
-            "dependents": Dependents(
-                **same_fields(found.collection, Dependents),
-                warnings=[*_warnings(index, node, found.collection)],
-            ),
+            "warnings": [*_warnings(index, node, found.dependents)],
             "unreadable_elsewhere": sum(index.unreadable_by_path.values())
             - index.unreadable(node)
             - undetermined,
@@ -106,7 +101,7 @@ def _obstacle(cluster: ClusterIndex, node: int, examined: Examination | None) ->
             "API servers cannot read it and refuse with an error, whatever the policy; only an unsafe deletion removes "
             "it: no finalizer runs, and its dependents are collected as with Background"
         )
-    if index.flags(node) & UNDETERMINED:
+    if index.flags[node] & UNDETERMINED:
         return _Obstacle(
             "whether API servers can read it is not known, nor are its finalizers; shown is what its removal sets off",
             None,

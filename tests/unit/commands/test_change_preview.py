@@ -120,9 +120,10 @@ def test_everything_that_may_be_added() -> None:
             servers=ANSWERED,
             identity=ClusterIdentity(),
             assessment=SimpleNamespace(
-                risk=Risk.CLUSTER_BREAKING, may_be_worse=False, reasons=[SimpleNamespace(text="webhooks use it")],
-                users=[], node="", problems=[], finalizers=[],
-                collection=SimpleNamespace(counts=Counter(), deleted_by_resource={}, caught_up=[]),
+                risk=Risk.CLUSTER_BREAKING, may_be_worse=False,
+                reasons=[SimpleNamespace(text="webhooks use it", code="incomplete")],
+                users=[], node="", finalizers=[],
+                dependents=SimpleNamespace(counts=Counter(), deleted_by_resource={}, caught_up=[]),
             ),
             alike=_alike(found, KeyCounts(opened=3, failed=2, damaged=1, undetermined=4), keys=1),
         )

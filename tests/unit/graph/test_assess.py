@@ -62,7 +62,7 @@ def test_references_that_disagree_on_the_uid(cluster: Cluster) -> None:
     assert (found.last_known.uid, found.last_known.confidence) == ("u-2", Confidence.POSSIBLE)
     assert found.last_known.conflicting_uids == {"u-1": 1}
     # Which uid is right is not sure: all of them may go.
-    assert found.collection.counts[Action.CASCADE_DELETED] == 3
+    assert found.dependents.counts[Action.CASCADE_DELETED] == 3
 
 
 def test_volumes_and_tokens_tell_uids_too(cluster: Cluster) -> None:
@@ -173,7 +173,7 @@ def test_an_earlier_generation_does_not_hide_the_dependents_of_this_one(cluster:
         cluster.pod(f"p{number}", owners=(owner("ReplicaSet", "r1", uid="uid-new"),))
     found = assessed(cluster, key, Remembering(cluster, key, old, None))
     assert found.last_known.confidence is Confidence.POSSIBLE
-    assert found.collection.counts[Action.CASCADE_DELETED] == 6
+    assert found.dependents.counts[Action.CASCADE_DELETED] == 6
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_an_object_that_cannot_be_looked_into(cluster: Cluster) -> None:
     key = cluster.add("v1", "ConfigMap", "c", "shop")
     index = cluster.index()
     node = node_of(index, key)
-    index._tables.flags[node] |= OPAQUE
+    index.flags[node] |= OPAQUE
     found = forecast(index, node, collect(index, node, by_api=BACKGROUND), BACKGROUND, by_default=True)
     assert (found.result, "cannot be looked into" in found.text) == (DeletionResult.NOT_TOLD, True)
 

@@ -34,7 +34,6 @@ from etcdfix.report.advice.ways import WayKind, first_way, risks_to_accept
 from etcdfix.report.model import Remedy
 from etcdfix.report.namespace import (
     MOST_STEPS,
-    MissingAPI,
     NamespaceReport,
     NamespaceStep,
     api_steps,
@@ -110,7 +109,6 @@ def namespace_report(cluster: ClusterIndex, name: str) -> NamespaceReport | None
         "terminating": state.terminating,
         "terminating_since": state.terminating_since or None,
         "stages": stages,
-        "missing_apis": [MissingAPI(api=api, reason=why) for api, why in state.missing_apis.items()],
         "plan": plan.steps(),
         "at_stake": stakes.at_stake,
         "do_not_restart": stakes.do_not_restart,

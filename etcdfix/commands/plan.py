@@ -18,8 +18,7 @@ from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.examine_jobs import Extracted, Helpers, Jobs
 from etcdfix.graph.builder import IndexBuilder
-from etcdfix.graph.contents import ContentReader
-from etcdfix.graph.extraction import GRAPH_EXTRACTION, ObjectExtract
+from etcdfix.graph.contents import GRAPH_EXTRACTION, ContentReader, ObjectExtract
 from etcdfix.maybe_newer import SimilarValues
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.report.model import ReportBaseline

@@ -20,7 +20,7 @@ from etcdfix.graph.model import (
     Propagation,
     Risk,
 )
-from etcdfix.graph.recreation_rules import marks_of
+from etcdfix.graph.recreation import marks_of
 from etcdfix.graph.references import owners_of
 from etcdfix.graph.users import secret_state, users_of
 from etcdfix.graph.uses import ANY

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from etcdfix.examine import Examiner
-from etcdfix.graph.contents import ContentReader
-from etcdfix.graph.extraction import GraphExtraction, ObjectExtract, setup_of
+from etcdfix.graph.contents import ContentReader, GraphExtraction, ObjectExtract, setup_of
 from etcdfix.graph.index import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, ImpactIndex
 from etcdfix.graph.kinds import Served, served_version
 from etcdfix.graph.model import OwnerReference
@@ -69,7 +68,7 @@ class IndexBuilder:
         self._targets: dict[tuple[str, str], tuple[ResourcePrefix | None, int]] = {}
 
     def extraction_setup(self) -> bytes:
-        """Return what :func:`etcdfix.graph.extraction.make` needs."""
+        """Return what :func:`etcdfix.graph.contents.make` needs."""
         return setup_of(self._reader)
 
     def add(self, found: Examination) -> None:

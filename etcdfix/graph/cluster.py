@@ -13,7 +13,7 @@ from etcdfix.examine import Examiner, Reading
 from etcdfix.examine_all import Progress, View, examine_all, no_progress
 from etcdfix.examine_jobs import Extracted, Helpers, Jobs
 from etcdfix.graph.builder import IndexBuilder
-from etcdfix.graph.extraction import GRAPH_EXTRACTION, ObjectExtract
+from etcdfix.graph.contents import GRAPH_EXTRACTION, ObjectExtract
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.tables import UNDETERMINED
 from etcdfix.interruptions import whole_calls

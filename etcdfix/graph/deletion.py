@@ -38,34 +38,17 @@ def refusal(index: ImpactIndex, node: int) -> str:
     return ""
 
 
-def not_forecast(
-    index: ImpactIndex, node: int, policy: Propagation, why: str, *, possible: bool | None, by_default: bool
-) -> DeletionForecast:
-    """Return the forecast for what the API does not delete, or where nobody knows.
-
-    Args:
-        index: Of the cluster.
-        node: Of the object.
-        policy: Of the deletion.
-        why: A sentence.
-        possible: None where it is not known.
-        by_default: Nobody asked for the policy.
-    """
-    return DeletionForecast(
-        policy=policy,
-        by_default=by_default,
-        possible=possible,
-        result=DeletionResult.REFUSED if possible is False else DeletionResult.NOT_TOLD,
-        terminating_since=index.terminating_since(node) or None,
-        text=why,
-        notes=(),
-    )
-
-
 def forecast(
-    index: ImpactIndex, node: int, collection: Collection, policy: Propagation, *, by_default: bool
+    index: ImpactIndex,
+    node: int,
+    collection: Collection,
+    policy: Propagation,
+    *,
+    by_default: bool,
+    why: str = "",
+    possible: bool | None = True,
 ) -> DeletionForecast:
-    """Say what a deletion through the API does."""
+    """Say what a deletion through the API does, or why it does nothing, or why nobody knows that it is ``possible``."""
     stays = collection.stays
     ref = index.ref(node)
     if (ref.group, ref.resource) == _NAMESPACES and not stays:
@@ -74,25 +57,28 @@ def forecast(
             f"the namespace controller, which deletes the {inside} in it first: see etcdfix namespace NAME"
         )
     unsure = _unsure(index, node, collection, policy)
-    if stays:
+    notes: tuple[str, ...] = ()
+    if why:
+        result, text = DeletionResult.REFUSED if possible is False else DeletionResult.NOT_TOLD, why
+    elif stays:
         result, text = DeletionResult.TERMINATING, f"it becomes Terminating, and waits for {stays}"
     elif unsure:
         result, text = DeletionResult.NOT_TOLD, unsure
     else:
         after = _after(index, node, collection, policy)
         result, text = DeletionResult.GONE, f"it is gone {after}" if after else "it is gone at once"
+    if not why:
+        notes = tuple(_notes(index, node, collection, policy, unsure if stays else ""))
+    since = index.terminating_since(node) or None
     return DeletionForecast(
         policy=policy,
         by_default=by_default,
-        possible=True,
+        possible=possible,
         result=result,
-        terminating_since=index.terminating_since(node) or None,
+        terminating_since=since,
         text=text,
-        notes=tuple(_notes(index, node, collection, policy, unsure if stays else "")),
+        notes=notes,
     )
-
-
-# -------------------------------------------------------------------------------------------------------- sentences
 
 
 def _unsure(index: ImpactIndex, node: int, collection: Collection, policy: Propagation) -> str:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from etcdfix.graph.admission import Webhook
 from etcdfix.graph.kinds import Kinds, Served
 from etcdfix.graph.model import Condition, ObjectRef
 from etcdfix.graph.tables import (
@@ -30,6 +29,7 @@ from etcdfix.graph.tables import (
     encoded,
 )
 from etcdfix.graph.uses import Role, Use, unscoped_keys
+from etcdfix.graph.webhooks import Webhook
 from etcdfix.storagekey import ResourcePrefix, StorageCodec, StorageLayout, display
 from etcdfix.text.safetext import BOOTSTRAP, key_base64
 

@@ -106,10 +106,7 @@ class Propagation(StrEnum):
 class JudgedOwner(msgspec.Struct, frozen=True):
     """One owner reference of a dependent, as it states it, and what becomes of it.
 
-    Attributes:
-        state: What the collector finds.
-        reason: Why, in a clause; "" for a solid owner.
-        stripped: The collector takes the reference off the dependent.
+    ``reason`` is a clause, "" for a solid owner; ``stripped``: the collector takes the reference off the dependent.
     """
 
     api_version: str
@@ -222,11 +219,8 @@ class Stops(StrEnum):
 class User(msgspec.Struct, frozen=True):
     """One object that refers to another by name or uid, in one way.
 
-    Attributes:
-        path: Field that says so.
-        optional: The field says that the target may be absent.
-        heuristic: It is likely, not certain, see :class:`~etcdfix.graph.uses.Use`.
-        stops: Of a Secret: whether absence stops the user; None for others.
+    The fields of the path, and what they say, are those of :class:`~etcdfix.graph.uses.Use`. ``stops``: of a Secret,
+    whether absence stops the user; None for others.
     """
 
     object: ObjectRef
@@ -241,7 +235,6 @@ class SecretState(msgspec.Struct, frozen=True):
     """What KEP-2639 asks of a Secret.
 
     Attributes:
-        type: "" where it is not known.
         protected: The KEP would hold a deletion back: pods, volumes or snapshots use it and nobody opted out.
         opted_out: It has the annotation ``secret.kubernetes.io/skip-secret-protection: "yes"``.
         warnings: What no reference can show.
@@ -256,11 +249,8 @@ class SecretState(msgspec.Struct, frozen=True):
 class LostFinalizer(msgspec.Struct, frozen=True):
     """One finalizer that an unsafe deletion would skip.
 
-    Attributes:
-        owner: Who would have worked on it, "" where nobody knows.
-        consequence: What is left undone, in a clause.
-        leaks: Whether something outside the cluster, or data, is left behind or lost.
-        confidence: ``certain`` for one that was read; else it is only usual for objects of this kind.
+    ``owner`` would have worked on it, and leaves the ``consequence`` undone; ``leaks``: something outside the cluster, or
+    data, is left behind or lost. ``confidence``: ``certain`` for one that was read, else it is usual for the kind.
     """
 
     name: str
@@ -451,20 +441,11 @@ class DeletionStage(msgspec.Struct, frozen=True):
 
 
 class CyclicWait(msgspec.Struct, frozen=True):
-    """A pod and an object that wait for one another, so that neither goes: everything else goes after the pods.
-
-    Attributes:
-        pod: Waits for the object, because of a finalizer.
-        object: Goes only after the pod.
-        finalizer: Of the pod.
-        confidence: ``certain`` for ``foregroundDeletion``, ``likely`` where the finalizer's name tells what it waits
-            for.
-    """
+    """A pod that waits for an object, because of a finalizer, and an object that goes only after the pod."""
 
     pod: ObjectRef
     object: ObjectRef
     finalizer: str
-    confidence: Confidence
 
 
 class OrphanReason(StrEnum):
@@ -482,11 +463,9 @@ class OrphanGroup(msgspec.Struct, frozen=True):
 
     Attributes:
         prefix: What the keys start with; with ``namespace-gone`` the directory and namespace.
-        group: "" for core or where there is none.
         resource: "" where no resource claims them.
         namespace: The missing namespace; "" for other reasons.
         size: Bytes of their values.
-        examples: The first few keys.
         confidence: ``likely`` where an aggregated API server may own them, or where not everything was seen.
         note: What becomes of them.
     """

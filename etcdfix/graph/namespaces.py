@@ -21,8 +21,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.graph.collector import collect
-from etcdfix.graph.cycles import cyclic_waits
-from etcdfix.graph.index import ImpactIndex, NamespaceDetails
+from etcdfix.graph.index import FOREGROUND_FINALIZER, ImpactIndex, NamespaceDetails
 from etcdfix.graph.model import (
     Blocker,
     Condition,
@@ -36,6 +35,7 @@ from etcdfix.graph.model import (
 )
 from etcdfix.graph.owners import OF_THE_COLLECTOR
 from etcdfix.graph.tables import FINISHED, FOREGROUND, OPAQUE, READY, encoded
+from etcdfix.graph.uses import Role
 from etcdfix.graph.webhooks import service_problem, webhook_holds
 from etcdfix.storagekey import ResourcePrefix, StorageLayout, builtin_directories
 
@@ -43,6 +43,7 @@ _PODS: Final = "pods"
 _API_SERVICES: Final = "apiregistration.k8s.io/apiservices"
 _NAMESPACES: Final = "namespaces"
 _KUBERNETES: Final = "kubernetes"
+_CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
 _MOST_NAMED: Final = 100
 
 
@@ -181,7 +182,7 @@ def namespace_state(
         stages=_stages(index, contents, broken, blockers),
         order_lost=_PODS in blind,
         frozen=frozen,
-        cycles=cyclic_waits(index, inside),
+        cycles=_cyclic_waits(index, inside),
         missing_apis=apis | unknown | _missing_apis(contents),
         complete=not index.problems,
         elsewhere=_named(index, elsewhere),
@@ -385,6 +386,23 @@ def _stages(
         ("namespace", True, (), 0),
     )
     return tuple(DeletionStage(name, waits, count) for name, there, waits, count in plan if there)
+
+
+def _cyclic_waits(index: ImpactIndex, inside: Iterable[int]) -> tuple[CyclicWait, ...]:
+    """Return the pods that wait for a dependent which goes after the pods only, or cannot be read."""
+    found = []
+    for pod in inside:
+        if index.place(pod)[0].path != _PODS or FOREGROUND_FINALIZER not in index.finalizers(pod):
+            continue
+        for node in index.dependents(pod):
+            blocks = any(owner.node == pod and owner.blocks for owner in index.owners(node))
+            waits = _CLAIM_PROTECTION in index.finalizers(node) and any(
+                edge.source == pod and edge.use.role in {Role.CLAIM, Role.EPHEMERAL_CLAIM}
+                for edge in index.users(node)
+            )
+            if blocks and index.place(node)[0].path != _PODS and (waits or index.unreadable(node)):
+                found.append(CyclicWait(index.ref(pod), index.ref(node), FOREGROUND_FINALIZER))
+    return tuple(found[:_MOST_NAMED])
 
 
 def _is_pod(ref: ObjectRef | ResourceContent) -> bool:

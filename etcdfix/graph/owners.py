@@ -68,7 +68,10 @@ class Verdict(msgspec.Struct, frozen=True):
 
 def judge(index: ImpactIndex, dependent: int, owners: list[Owner], fates: Mapping[int, Fate]) -> Verdict:
     """Decide as ``attemptToDeleteItem`` does."""
-    findings = [_look_up(index, owner, fates) for owner in owners]
+    findings = [
+        JudgedOwner(o.api_version, o.kind, o.name, o.uid, *_state(index, o, fates), stripped=False)
+        for o in owners
+    ]
     # Owners that are deleted with Orphan let go of their dependents before they are gone.
     let_go = [f for f, o in zip(findings, owners, strict=True) if _orphans(index, fates, o)]
     findings = [f for f, o in zip(findings, owners, strict=True) if not _orphans(index, fates, o)]
@@ -125,19 +128,6 @@ def _propagation(flags: int, *, foreground: bool) -> Propagation:
     if flags & ORPHANS:
         return Propagation.ORPHAN
     return Propagation.FOREGROUND if flags & FOREGROUND else Propagation.BACKGROUND
-
-
-def _look_up(index: ImpactIndex, owner: Owner, fates: Mapping[int, Fate]) -> JudgedOwner:
-    state, reason = _state(index, owner, fates)
-    return JudgedOwner(
-        owner.api_version,
-        owner.kind,
-        owner.name,
-        owner.uid,
-        state,
-        reason,
-        stripped=False,
-    )
 
 
 def _state(index: ImpactIndex, owner: Owner, fates: Mapping[int, Fate]) -> tuple[OwnerState, str]:

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-import msgspec
-
 from etcdfix.graph.model import (
     Blocker,
     Condition,
@@ -170,7 +168,7 @@ def finalizer_steps(state: NamespaceState) -> Iterator[NamespaceStep]:
             f"End the cyclic wait of {pod} and {ring.object}: remove finalizer {ring.finalizer} from the pod, once "
             "what it guards is safe",
             kubectl("edit", "pod", pod.name, "-n", pod.namespace),
-            f"{ring.confidence.value}: pods go first, and this one waits for what comes after it.",
+            "Pods go first, and this one waits for what comes after it.",
             pod.key,
         )
     if state.finalizers:
@@ -195,13 +193,6 @@ SERVICE_PROBLEMS: Final = {
     "terminating": "whose namespace is being deleted",
 }
 """Why nobody answers a webhook, by :attr:`~etcdfix.graph.model.WebhookHold.problem`."""
-
-
-class MissingAPI(msgspec.Struct, frozen=True, kw_only=True):
-    """An API that does not answer, or that nobody serves."""
-
-    api: str
-    reason: str
 
 
 class NamespaceStep(Step, frozen=True):
@@ -237,7 +228,7 @@ class NamespaceReport(SourcedReport, frozen=True, kw_only=True):
     order_lost: bool
     frozen: bool
     cycles: tuple[CyclicWait, ...]
-    missing_apis: list[MissingAPI]
+    missing_apis: dict[str, str]
     plan: list[NamespaceStep]
     complete: bool
     incomplete_reasons: list[str]
@@ -374,7 +365,7 @@ def _grouped(report: NamespaceReport) -> tuple[list[Sequence[Cell]], int]:
     """Return what holds it, alike objects as one row, and how many objects there are."""
     rows: list[Sequence[Cell]] = [*_alike(report.elsewhere, report.elsewhere_count, "elsewhere")]
     held = report.elsewhere_count
-    rows += [(None, missing.reason, f"API {missing.api}") for missing in report.missing_apis]
+    rows += [(None, why, f"API {api}") for api, why in report.missing_apis.items()]
     rows += [(None, _why_webhook(hold), webhook_name(hold)) for hold in report.webhooks]
     for stage in report.stages:
         # While nobody deletes the namespace, finalizers are in order.

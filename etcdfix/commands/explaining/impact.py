@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from etcdfix.errors import SourceError
 from etcdfix.graph.assess import assess
 from etcdfix.graph.cluster import ClusterIndex
-from etcdfix.graph.deletion import forecast, not_forecast, refusal, usual_policy
+from etcdfix.graph.deletion import forecast, refusal, usual_policy
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import Action, Collection, DeletionResult, Propagation
 from etcdfix.graph.namespaces import freed_by, is_served
@@ -58,11 +58,10 @@ def impact_of(
     if found is None:
         return None
     deletion = None
-    if obstacle is None:
-        deletion = forecast(index, node, found.dependents, how, by_default=policy is None)
-    elif policy is not None or found.readable:
-        deletion = not_forecast(
-            index, node, how, obstacle.why, possible=obstacle.possible, by_default=policy is None
+    if obstacle is None or policy is not None or found.readable:
+        why, possible = obstacle or ("", True)
+        deletion = forecast(
+            index, node, found.dependents, how, by_default=policy is None, why=why, possible=possible
         )
     undetermined = cluster.undetermined - bool(index.flags[node] & UNDETERMINED)
     return Impact(

@@ -16,8 +16,7 @@ from etcdfix.graph.assess import assess
 from etcdfix.graph.contents import ContentReader
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import Action, Assessment
-from etcdfix.graph.recreation import TOKEN_TYPE, Recreation, shown, who_recreates
-from etcdfix.graph.recreation_rules import MAKERS
+from etcdfix.graph.recreation import MAKERS, TOKEN_TYPE, Recreation, shown, who_recreates
 from etcdfix.graph.users import by_role
 from etcdfix.graph.uses import Role
 from etcdfix.model import Outcome, ReadableRevision

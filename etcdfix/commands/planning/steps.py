@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.graph.model import Risk
-from etcdfix.graph.recreation_rules import ComesBack
+from etcdfix.graph.recreation import ComesBack
 from etcdfix.model import Outcome
 from etcdfix.report.advice.finding import undetermined_way
 from etcdfix.report.advice.ways import recovered_configuration

@@ -301,7 +301,7 @@ def test_a_namespace_that_was_not_seen_may_be_there(namespace: Namespace) -> Non
     cluster.add("gone.example.com/v1", "Widget", "w", "shop")
     source = MemorySource(cluster.values, problems=["page 7 is damaged"])
     report = namespace.report(source)
-    assert (report["state"], report["exists"], report["missing_apis"]) == ("unknown", None, [])
+    assert (report["state"], report["exists"], report["missing_apis"]) == ("unknown", None, {})
     commands = [step["command"] for step in report["plan"]]
     assert commands == ["kubectl get namespace shop", "etcdfix namespace shop"]
     ran = namespace(MemorySource(cluster.values, problems=["page 7 is damaged"]), "pay")
@@ -311,27 +311,14 @@ def test_a_namespace_that_was_not_seen_may_be_there(namespace: Namespace) -> Non
     assert "every object that was seen in it can be read" in namespace(source, "shop").out
 
 
-def test_pods_before_network_policies_and_the_cycle_is_named(namespace: Namespace) -> None:
+def test_pods_before_network_policies(namespace: Namespace) -> None:
     cluster = shop()
     cluster.pod("web", finalizers=("example.com/wait-for-networkpolicy",), terminating=True)
     cluster.add("networking.k8s.io/v1", "NetworkPolicy", "deny", "shop")
     report = namespace.report(cluster)
     assert [stage["name"] for stage in report["stages"]] == ["pods", "rest", "namespace"]
-    assert [c["confidence"] for c in report["cycles"]] == ["likely"]
-    controller, end = report["plan"][:2]
+    controller = report["plan"][0]
     assert "example.com/wait-for-networkpolicy (1 object)" in controller["action"]
-    assert end["action"].startswith("End the cyclic wait of pods shop/web")
-    assert end["command"] == "kubectl edit pod web -n shop"
-
-
-def test_a_domain_is_no_reason_to_take_a_finalizer_off(namespace: Namespace) -> None:
-    cluster = shop()
-    cluster.define("example.com", "Widget")
-    cluster.add("example.com/v1", "Widget", "w", "shop")
-    cluster.pod("web", finalizers=("example.com/drain-connections",), terminating=True)
-    report = namespace.report(cluster)
-    assert report["cycles"] == []
-    assert not [step for step in report["plan"] if "cyclic" in step["action"]]
 
 
 def test_finalizers_of_others_on_the_namespace(namespace: Namespace) -> None:
@@ -392,7 +379,7 @@ def test_an_aggregated_api_holds_nothing_up(namespace: Namespace) -> None:
     cluster.add(f"{group}/v1", "Flunder", "f", "shop")
     cluster.add("v1", "Service", "server", "apis")
     report = namespace.report(cluster)
-    assert (report["state"], report["missing_apis"], report["plan"]) == ("terminating", [], [])
+    assert (report["state"], report["missing_apis"], report["plan"]) == ("terminating", {}, [])
 
 
 def test_whether_an_api_answers_whose_service_cannot_be_read_is_not_known(namespace: Namespace) -> None:
@@ -404,7 +391,7 @@ def test_whether_an_api_answers_whose_service_cannot_be_read_is_not_known(namesp
     assert (ran.code, "It is not known whether 1 API answers" in ran.out) == (1, True)
     report = namespace.report(cluster)
     assert (report["unknown_apis"], report["unavailable_apis"]) == (1, 0)
-    assert [api["api"] for api in report["missing_apis"]] == ["v1beta1.metrics.k8s.io"]
+    assert list(report["missing_apis"]) == ["v1beta1.metrics.k8s.io"]
     assert report["plan"][0]["command"] == "kubectl api-resources"
     cluster.namespace("shop")
     assert namespace(cluster, "shop").code == 0

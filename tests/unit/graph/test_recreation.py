@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from etcdfix.commands.plan import build_plan
-from etcdfix.graph.recreation import TOKEN_TYPE, claimed_secrets
-from etcdfix.graph.recreation_rules import MAKERS, RULES, ComesBack, Maker, OwnershipLabel, labels_of
+from etcdfix.graph.recreation import MAKERS, RULES, TOKEN_TYPE, ComesBack, Maker, OwnershipLabel, claimed_secrets, marks_of
 from etcdfix.model import StoredValue
 from etcdfix.report.plan import PlanEntry
 from tests.support.impact_objects import Cluster, owner

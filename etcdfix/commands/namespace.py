@@ -43,7 +43,7 @@ from etcdfix.report.namespace import (
     pod_steps,
     webhook_steps,
 )
-from etcdfix.report.origin import report_origin, same_fields
+from etcdfix.report.origin import report_origin
 from etcdfix.report.tally import Stakes
 from etcdfix.rules import Rule, acceptance
 from etcdfix.storagekey import StorageLayout, display
@@ -102,27 +102,27 @@ def namespace_report(cluster: ClusterIndex, name: str) -> NamespaceReport | None
     reasons = cluster.incomplete_reasons(undetermined)
     plan = NamespacePlan(cluster, state)
     stakes = Stakes(plan.examined(), past=cluster.request.run.of_the_past)
-    stages = [msgspec.structs.replace(one, blockers=plan.told(one.blockers)) for one in state.stages]
-    told = {
-        "state": _state(state),
-        "exists": state.exists or (False if state.complete else None),
-        "terminating": state.terminating,
-        "terminating_since": state.terminating_since or None,
-        "stages": stages,
-        "plan": plan.steps(),
-        "at_stake": stakes.at_stake,
-        "do_not_restart": stakes.do_not_restart,
-        "complete": not reasons,
-        "incomplete_reasons": reasons,
-        "elsewhere": [*plan.told(state.elsewhere)],
-    }
-    return NamespaceReport(**origin | same_fields(state, NamespaceReport) | told)
+    stages = tuple(msgspec.structs.replace(one, blockers=plan.told(one.blockers)) for one in state.stages)
+    return NamespaceReport(
+        **origin,
+        state=_state(state),
+        namespace=msgspec.structs.replace(state, stages=stages, elsewhere=plan.told(state.elsewhere)),
+        plan=plan.steps(),
+        at_stake=stakes.at_stake,
+        do_not_restart=stakes.do_not_restart,
+        complete=not reasons,
+        incomplete_reasons=reasons,
+    )
 
 
 def has_findings(report: NamespaceReport) -> bool:
     """Say whether anything blocks the namespace, or is left behind, or may be."""
-    perhaps = report.unknown_apis or any(c.stays == Stays.CRD_UNREADABLE for c in report.contents)
-    return report.state not in _WELL or (report.terminating and bool(report.left_behind or perhaps))
+    perhaps = report.namespace.unknown_apis or any(
+        c.stays == Stays.CRD_UNREADABLE for c in report.namespace.contents
+    )
+    return report.state not in _WELL or (
+        report.namespace.terminating and bool(report.namespace.left_behind or perhaps)
+    )
 
 
 def terminating_names(cluster: ClusterIndex) -> list[str]:
@@ -132,7 +132,7 @@ def terminating_names(cluster: ClusterIndex) -> list[str]:
 
 def _state(state: NamespaceState) -> str:
     if not state.exists:
-        return "missing" if state.complete else "unknown"
+        return "unknown" if state.exists is None else "missing"
     if not state.readable:
         return "unreadable"
     if state.terminating:
@@ -193,7 +193,7 @@ class NamespacePlan:
     def _own_object(self) -> Iterator[NamespaceStep]:
         state = self._state
         found = self._cluster.kept.get(state.object.raw_key)
-        if not state.exists and not state.complete:
+        if state.exists is None:
             yield NamespaceStep(
                 "Check whether the Namespace is there: it was not seen, and not everything could be read",
                 kubectl("get", "namespace", state.name),

@@ -70,7 +70,7 @@ def assess(
         return None
     if not index.exists(node) and _stands_for_others(index, node):
         return None
-    known = last_known(index, source, examiner, node, reader=reader, generations=generations, closed=closed)
+    known = _last_known(index, source, examiner, node, reader=reader, generations=generations, closed=closed)
     ref = index.ref(node)
     # The uid of an earlier generation leads away from what belongs to this one.
     sure = known.basis in {"current", "history"} or (
@@ -106,21 +106,17 @@ def assess(
 # -------------------------------------------------------------------------------------------------- who it was
 
 
-def last_known(
+def _last_known(
     index: ImpactIndex,
     source: Source | None,
     examiner: Examiner,
     node: int,
     *,
-    reader: ContentReader | None = None,
-    generations: bool = True,
-    closed: StoredValue | None = None,
+    reader: ContentReader | None,
+    generations: bool,
+    closed: StoredValue | None,
 ) -> LastKnown:
-    """Return who an object is or was: by its newest readable revision, else by what others say of its uid.
-
-    Raises:
-        SourceError: The history cannot be read.
-    """
+    """Return who an object is or was: by its newest readable revision, else by what others say of its uid."""
     reader = reader or ContentReader(examiner)
     found = None
     if source is not None:

@@ -211,13 +211,7 @@ class _Collector:
         self._parents[node] = _NOBODY
         found.append(node)
         found.extend(self._instances(node, fate))
-        decision = Decision(
-            object=index.ref(node),
-            action=Action.CASCADE_DELETED,
-            owners=(),
-            stays=fate.stays,
-        )
-        self._take(node, decision, fate)
+        self._take(node, _goes(index, node, fate), fate)
 
     def _instances(self, node: int, fate: Fate) -> list[int]:
         """Take in the objects of a CustomResourceDefinition that is deleted through the API: they go before it does.
@@ -235,16 +229,10 @@ class _Collector:
         instances = [instance for instance in index.below(path) if instance not in self._fates]
         for instance in instances:
             below = Fate(stays=holds_on(index, instance))
-            decision = Decision(
-                object=index.ref(instance),
-                action=Action.CASCADE_DELETED,
-                owners=(),
-                stays=below.stays,
-            )
             self._parents[instance] = node
-            self._take(instance, decision, below)
+            self._take(instance, _goes(index, instance, below), below)
             if below.stays and not fate.stays:
-                fate.stays = f"{decision.object}, which waits for {below.stays}"
+                fate.stays = f"{index.ref(instance)}, which waits for {below.stays}"
         return instances
 
     def _unseen_dependents(self, node: int) -> int:
@@ -420,6 +408,10 @@ class _Collector:
             found.append(msgspec.structs.replace(self._decisions[node], depth=depth, below=below))
             waiting += [(depth + 1, node, child) for child in reversed(children.get(node, []))]
         return tuple(found)
+
+
+def _goes(index: ImpactIndex, node: int, fate: Fate) -> Decision:
+    return Decision(object=index.ref(node), action=Action.CASCADE_DELETED, owners=(), stays=fate.stays)
 
 
 def _unseen(verdict: Verdict) -> Verdict:

@@ -134,7 +134,7 @@ class GraphExtraction:
         if contents is None:
             return None
         extracted = _extracted(found, contents)
-        extracted.claims = read_claims(self.reader, found)
+        extracted.claims = read_claims(found, self.reader.whole)
         return extracted
 
     def pack(self, extracted: Sequence[ObjectExtract | None]) -> bytes:
@@ -288,7 +288,7 @@ class ContentReader:
             for plain, name in self._objects_in(source, plural):
                 kind = mapping(at(plain, "spec.paramKind"))
                 api_version, word = str(kind.get("apiVersion", "")), str(kind.get("kind", ""))
-                directory = self.kinds.of_api_version(api_version, word)
+                directory = self.kinds.of_owner(api_version, word)
                 if directory is not None:
                     self.known.policy_parameters[f"{plural}/{name}"] = directory.path
 

@@ -7,7 +7,7 @@ Kubernetes' own repository are named as their projects document them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.kinds import crd_path
@@ -23,7 +23,7 @@ from etcdfix.graph.model import (
     User,
 )
 from etcdfix.graph.users import PROTECTION_FINALIZERS
-from etcdfix.graph.uses import SECRETS, Role
+from etcdfix.graph.uses import SECRETS, SNAPSHOT_GROUP, Role
 from etcdfix.model import Confidence, GroupResource
 from etcdfix.storagekey import StorageCodec
 from etcdfix.text.words import counted
@@ -270,57 +270,75 @@ def _user_reasons(users: Sequence[User]) -> list[RiskReason]:
 
 _SNAPSHOTS: Final = "snapshot.storage.kubernetes.io/"
 _PROVISIONER: Final = "provisioner.storage.kubernetes.io/"
+_JOB: Final = "batch.kubernetes.io/job-tracking"
+_MANAGER: Final = "kube-controller-manager"
 
 
-_KNOWN: Final[dict[str, tuple[str, str, bool]]] = {
-    "kubernetes": ("namespace controller", "its contents are left behind", True),
-    "orphan": ("garbage collector", "its dependents are collected instead of orphaned", True),
-    "foregroundDeletion": ("garbage collector", "it goes before its dependents", False),
-    "kubernetes.io/pvc-protection": ("kube-controller-manager", "the volume may vanish under running pods", True),
-    "kubernetes.io/pv-protection": ("kube-controller-manager", "a bound claim becomes Lost", True),
-    "kubernetes.io/pv-controller": ("PersistentVolume controller", "the disk behind it leaks", True),
-    "external-provisioner.volume.kubernetes.io/finalizer": (
-        "external-provisioner", "the volume behind it leaks", True,
+class _Finalizer(NamedTuple):
+    """Who works on a finalizer, what is left undone without it, whether that leaks, and of which kind it is usual."""
+
+    owner: str
+    consequence: str
+    leaks: bool
+    usual: tuple[str, str] | None = None
+
+
+# By name; one that ends in "/" stands for all that begin so.
+_FINALIZERS: Final = {
+    "kubernetes": _Finalizer("namespace controller", "its contents are left behind", True, ("", "namespaces")),
+    "orphan": _Finalizer("garbage collector", "its dependents are collected instead of orphaned", True),
+    "foregroundDeletion": _Finalizer("garbage collector", "it goes before its dependents", False),
+    "kubernetes.io/pvc-protection": _Finalizer(
+        _MANAGER, "the volume may vanish under running pods", True, ("", "persistentvolumeclaims"),
     ),
-    "kubernetes.io/vac-protection": ("kube-controller-manager", "volumes may refer to a class that is gone", False),
-    "batch.kubernetes.io/job-tracking": ("Job controller", "the pod is not counted, the Job may make it again", False),
-    "service.kubernetes.io/load-balancer-cleanup": (
-        "cloud service controller", "the load balancer leaks", True,
+    "kubernetes.io/pv-protection": _Finalizer(
+        _MANAGER, "a bound claim becomes Lost", True, ("", "persistentvolumes"),
     ),
-    "networking.k8s.io/service-cidr-finalizer": (
-        "kube-controller-manager", "allocated addresses lie outside of any range", False,
+    "kubernetes.io/pv-controller": _Finalizer("PersistentVolume controller", "the disk behind it leaks", True),
+    "external-provisioner.volume.kubernetes.io/finalizer": _Finalizer(
+        "external-provisioner", "the volume behind it leaks", True, ("", "persistentvolumes"),
     ),
-    "resource.kubernetes.io/delete-protection": ("DRA controllers", "the allocation of devices leaks", True),
-    "customresourcecleanup.apiextensions.k8s.io": (
+    "kubernetes.io/vac-protection": _Finalizer(
+        _MANAGER, "volumes may refer to a class that is gone", False, ("storage.k8s.io", "volumeattributesclasses"),
+    ),
+    _JOB: _Finalizer("Job controller", "the pod is not counted, the Job may make it again", False),
+    "service.kubernetes.io/load-balancer-cleanup": _Finalizer(
+        "cloud service controller", "the load balancer leaks", True, ("", "services"),
+    ),
+    "networking.k8s.io/service-cidr-finalizer": _Finalizer(
+        _MANAGER, "allocated addresses lie outside of any range", False, ("networking.k8s.io", "servicecidrs"),
+    ),
+    "resource.kubernetes.io/delete-protection": _Finalizer(
+        "DRA controllers", "the allocation of devices leaks", True, ("resource.k8s.io", "resourceclaims"),
+    ),
+    "customresourcecleanup.apiextensions.k8s.io": _Finalizer(
         "apiextensions", "all its custom resources stay in etcd, unseen", True,
+        ("apiextensions.k8s.io", "customresourcedefinitions"),
     ),
-    f"{_PROVISIONER}cloning-protection": ("external-provisioner", "a clone that is being made may fail", False),
-    f"{_PROVISIONER}volumesnapshot-as-source-protection": (
+    f"{_PROVISIONER}cloning-protection": _Finalizer(
+        "external-provisioner", "a clone that is being made may fail", False,
+    ),
+    f"{_PROVISIONER}volumesnapshot-as-source-protection": _Finalizer(
         "external-provisioner", "a volume that is being restored may fail", False,
     ),
+    **{
+        f"{_SNAPSHOTS}{name}": _Finalizer("external-snapshotter", "the snapshot behind it leaks", True, usual)
+        for name, usual in (
+            ("volumesnapshot-bound-protection", (SNAPSHOT_GROUP, "volumesnapshots")),
+            ("volumesnapshotcontent-bound-protection", (SNAPSHOT_GROUP, "volumesnapshotcontents")),
+            ("", None),
+        )
+    },
+    "external-attacher/DRIVER": _Finalizer(
+        "external-attacher", "the volume stays attached", True, ("storage.k8s.io", "volumeattachments"),
+    ),
+    "external-attacher/": _Finalizer("external-attacher", "the volume stays attached", True),
     **dict.fromkeys(
-        PROTECTION_FINALIZERS, ("nobody: KEP-2639 was abandoned", "users of the Secret are not protected", False)
+        PROTECTION_FINALIZERS,
+        _Finalizer("nobody: KEP-2639 was abandoned", "users of the Secret are not protected", False),
     ),
 }  # fmt: skip
-
-# Group and resource -> finalizers that its objects usually have.
-_USUAL: Final[dict[tuple[str, str], tuple[str, ...]]] = {
-    ("", "namespaces"): ("kubernetes",),
-    ("", "persistentvolumeclaims"): ("kubernetes.io/pvc-protection",),
-    ("", "persistentvolumes"): (
-        "kubernetes.io/pv-protection", "external-provisioner.volume.kubernetes.io/finalizer",
-    ),
-    ("", "services"): ("service.kubernetes.io/load-balancer-cleanup",),
-    ("apiextensions.k8s.io", "customresourcedefinitions"): ("customresourcecleanup.apiextensions.k8s.io",),
-    ("networking.k8s.io", "servicecidrs"): ("networking.k8s.io/service-cidr-finalizer",),
-    ("resource.k8s.io", "resourceclaims"): ("resource.kubernetes.io/delete-protection",),
-    ("storage.k8s.io", "volumeattributesclasses"): ("kubernetes.io/vac-protection",),
-    ("storage.k8s.io", "volumeattachments"): ("external-attacher/DRIVER",),
-    ("snapshot.storage.k8s.io", "volumesnapshots"): (f"{_SNAPSHOTS}volumesnapshot-bound-protection",),
-    ("snapshot.storage.k8s.io", "volumesnapshotcontents"): (
-        f"{_SNAPSHOTS}volumesnapshotcontent-bound-protection",
-    ),
-}  # fmt: skip
+_FOREIGN: Final = _Finalizer("", "what its controller guards or cleans up stays behind", True)
 
 
 def lost_finalizers(names: tuple[str, ...], confidence: Confidence) -> tuple[LostFinalizer, ...]:
@@ -335,9 +353,10 @@ def inferred_finalizers(index: ImpactIndex, node: int) -> tuple[LostFinalizer, .
     """
     ref = index.ref(node)
     confidence = Confidence.LIKELY if index.users(node) else Confidence.POSSIBLE
-    usual = _USUAL.get((ref.group, ref.resource), ())
-    if (ref.group, ref.resource) == ("", "pods") and _may_be_of_a_job(index, ref):
-        usual = ("batch.kubernetes.io/job-tracking",)
+    place = (ref.group, ref.resource)
+    usual = [name for name, finalizer in _FINALIZERS.items() if finalizer.usual == place]
+    if place == ("", "pods") and _may_be_of_a_job(index, ref):
+        usual = [_JOB]
     return tuple(_lost(name, confidence) for name in usual)
 
 
@@ -349,12 +368,5 @@ def _may_be_of_a_job(index: ImpactIndex, ref: ObjectRef) -> bool:
 
 
 def _lost(name: str, confidence: Confidence) -> LostFinalizer:
-    if name in _KNOWN:
-        owner, consequence, leaks = _KNOWN[name]
-    elif name.startswith(_SNAPSHOTS):
-        owner, consequence, leaks = "external-snapshotter", "the snapshot behind it leaks", True
-    elif name.startswith("external-attacher/"):
-        owner, consequence, leaks = "external-attacher", "the volume stays attached", True
-    else:
-        owner, consequence, leaks = "", "what its controller guards or cleans up stays behind", True
-    return LostFinalizer(name, owner, consequence, leaks, confidence)
+    known = _FINALIZERS.get(name) or _FINALIZERS.get(f"{name.partition('/')[0]}/", _FOREIGN)
+    return LostFinalizer(name, *known[:3], confidence)

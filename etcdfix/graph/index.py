@@ -29,12 +29,12 @@ from etcdfix.graph.tables import (
     encoded,
 )
 from etcdfix.graph.uses import Role, Use, unscoped_keys
-from etcdfix.graph.webhooks import Webhook
 from etcdfix.storagekey import ResourcePrefix, StorageCodec, StorageLayout, display
 from etcdfix.text.safetext import BOOTSTRAP, key_base64
 
 if TYPE_CHECKING:
     from etcdfix.graph.recreation import Claim
+    from etcdfix.graph.webhooks import Webhook
 
 ORPHAN_FINALIZER: Final = "orphan"
 FOREGROUND_FINALIZER: Final = "foregroundDeletion"

@@ -68,19 +68,15 @@ class Kinds:
 
         Source: ``client-go/restmapper/discovery.go``, by which the garbage collector finds an owner's resource.
         """
-        found = self.of_api_version(api_version, kind)
+        group = api_version.rpartition("/")[0]
+        found = self.directory(group, kind)
         if found is None and kind == kind.lower():
-            group = api_version.rpartition("/")[0]
             found = self._in_lower_case.get((group, kind))
         return found
 
     def definition(self, directory: ResourcePrefix) -> CustomResourceInfo | None:
         """Return the readable CRD of a directory; None for a built-in's."""
         return self._definitions.get(directory.path)
-
-    def of_api_version(self, api_version: str, kind: str) -> ResourcePrefix | None:
-        """Return the directory for what a reference calls ``apiVersion`` and ``kind``."""
-        return self.directory(api_version.rpartition("/")[0], kind)
 
 
 def relative_key(directory: ResourcePrefix, namespace: str, name: str) -> str:

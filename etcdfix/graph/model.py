@@ -249,8 +249,8 @@ class SecretState(msgspec.Struct, frozen=True):
 class LostFinalizer(msgspec.Struct, frozen=True):
     """One finalizer that an unsafe deletion would skip.
 
-    ``owner`` would have worked on it, and leaves the ``consequence`` undone; ``leaks``: something outside the cluster, or
-    data, is left behind or lost. ``confidence``: ``certain`` for one that was read, else it is usual for the kind.
+    ``owner`` would have worked on it, and leaves the ``consequence`` undone; ``leaks``: something outside the cluster,
+    or data, is left behind or lost. ``confidence``: ``certain`` for one that was read, else it is usual for the kind.
     """
 
     name: str

@@ -48,13 +48,11 @@ _MOST_NAMED: Final = 100
 
 
 class NamespaceState(msgspec.Struct, frozen=True):
-    """Everything that is known about the end of a namespace; published as it is, but for ``missing_apis``.
+    """Everything that is known about the end of a namespace.
 
     Attributes:
-        exists: Whether its key was seen. Where ``complete`` is False, one that was not seen may be there all the same.
-        terminating_since: Its deletionTimestamp, "" for none.
+        exists: Null where its key was not seen, and not everything was.
         phase: As stored; "" where it is not known.
-        spec_finalizers: Removed by the controller at the very end, and by whoever else put one there.
         contents: What it holds, by resource; ``stages``: in which order that goes.
         order_lost: A pod cannot be read: the rest is deleted while pods may still run.
         frozen: The Namespace object itself fails the LIST of its type: no namespace of the cluster is processed.
@@ -70,9 +68,9 @@ class NamespaceState(msgspec.Struct, frozen=True):
 
     name: str
     object: ObjectRef
-    exists: bool
+    exists: bool | None
     readable: bool
-    terminating_since: str
+    terminating_since: str | None
     phase: str
     conditions: tuple[Condition, ...]
     spec_finalizers: tuple[str, ...]
@@ -83,7 +81,6 @@ class NamespaceState(msgspec.Struct, frozen=True):
     frozen: bool
     cycles: tuple[CyclicWait, ...]
     missing_apis: dict[str, str]
-    complete: bool
     elsewhere: tuple[Blocker, ...] = ()
     elsewhere_count: int = 0
     unavailable_apis: int = 0
@@ -171,9 +168,9 @@ def namespace_state(
     state = NamespaceState(
         name=name,
         object=index.ref_of(namespace_key(index.layout, name)),
-        exists=exists,
+        exists=exists or (None if index.problems else False),
         readable=exists and not unreadable,
-        terminating_since=since,
+        terminating_since=since or None,
         phase=details.phase,
         conditions=details.conditions,
         spec_finalizers=details.spec_finalizers,
@@ -184,7 +181,6 @@ def namespace_state(
         frozen=frozen,
         cycles=_cyclic_waits(index, inside),
         missing_apis=apis | unknown | _missing_apis(contents),
-        complete=not index.problems,
         elsewhere=_named(index, elsewhere),
         elsewhere_count=len(elsewhere),
         unavailable_apis=len(apis),

@@ -14,8 +14,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
-from etcdfix.graph.contents import ContentReader
-from etcdfix.graph.fields import at, mapping
+from etcdfix.graph.fields import Plain, at, mapping
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import BY_HAND, Assessment, ObjectRef, OwnerReference
 from etcdfix.graph.users import by_role
@@ -291,7 +290,7 @@ class _Search:
         yield from self._by_names()
 
     def _by_owner(self, owner: OwnerReference) -> Iterator[Recreation]:
-        directory = self._index.kinds.of_api_version(owner.api_version, owner.kind)
+        directory = self._index.kinds.of_owner(owner.api_version, owner.kind)
         maker = _OWNERS.get((directory.group, owner.kind, self._path)) if directory is not None else None
         if directory is None or maker is None or not owner.controller:
             return
@@ -370,8 +369,8 @@ def _short(ref: ObjectRef) -> str:
     return f"{ref.full_resource} {namespace}{shown(ref.name)}"
 
 
-def read_claims(reader: ContentReader, found: Examination) -> list[Claim]:
-    """Return what the spec of a readable object claims.
+def read_claims(found: Examination, read: Callable[[Examination], Plain | None]) -> list[Claim]:
+    """Return what the spec of a readable object claims; ``read`` gives all of it.
 
     Raises:
         KMSPending: Only while plugins defer, and not for a value whose key they have just given.
@@ -380,7 +379,7 @@ def read_claims(reader: ContentReader, found: Examination) -> list[Claim]:
     rule = _SPECS.get(path)
     if found.verdict.outcome is not Outcome.READABLE or (rule is None and path != _SERVICES):
         return []
-    whole = reader.whole(found)
+    whole = read(found)
     if whole is None:
         return []
     if rule is not None:

@@ -13,7 +13,7 @@ from typing import Final
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import ObjectRef, SecretState, Stops, User
 from etcdfix.graph.tables import FINISHED
-from etcdfix.graph.uses import SECRETS, Role, Use
+from etcdfix.graph.uses import SECRETS, SNAPSHOT_GROUP, Role, Use
 
 PROTECTION_FINALIZERS: Final = (
     "kubernetes.io/secret-protection",
@@ -23,41 +23,17 @@ PROTECTION_FINALIZERS: Final = (
 _ROLES: Final = tuple(Role)
 
 # Users that the KEP's controllers look at.
-_PROTECTING: Final = frozenset(
-    {
-        ("", "pods"),
-        ("", "persistentvolumes"),
-        ("", "persistentvolumeclaims"),
-        ("snapshot.storage.k8s.io", "volumesnapshots"),
-        ("snapshot.storage.k8s.io", "volumesnapshotcontents"),
-    }
-)
-
-
+_PROTECTING: Final = frozenset({
+    ("", "pods"), ("", "persistentvolumes"), ("", "persistentvolumeclaims"),
+    (SNAPSHOT_GROUP, "volumesnapshots"), (SNAPSHOT_GROUP, "volumesnapshotcontents"),
+})  # fmt: skip
 # Roles whose absence stops the next start of the user, or leaks storage; for the others it depends.
-_STOPPING: Final = frozenset(
-    {
-        Role.ENV,
-        Role.ENV_FROM,
-        Role.VOLUME,
-        Role.PROJECTED_VOLUME,
-        Role.VOLUME_PLUGIN,
-        Role.CSI_EPHEMERAL,
-        Role.CONTROLLER_PUBLISH,
-        Role.NODE_STAGE,
-        Role.NODE_PUBLISH,
-        Role.CONTROLLER_EXPAND,
-        Role.NODE_EXPAND,
-        Role.CONTROLLER_MODIFY,
-        Role.PROVISIONER,
-        Role.PROVISIONER_DELETION,
-        Role.SNAPSHOTTER,
-        Role.SNAPSHOTTER_LIST,
-        Role.GROUP_SNAPSHOTTER,
-        Role.GROUP_SNAPSHOTTER_GET,
-        Role.SNAPSHOT_DELETION,
-    }
-)
+_STOPPING: Final = frozenset({
+    Role.ENV, Role.ENV_FROM, Role.VOLUME, Role.PROJECTED_VOLUME, Role.VOLUME_PLUGIN, Role.CSI_EPHEMERAL,
+    Role.CONTROLLER_PUBLISH, Role.NODE_STAGE, Role.NODE_PUBLISH, Role.CONTROLLER_EXPAND, Role.NODE_EXPAND,
+    Role.CONTROLLER_MODIFY, Role.PROVISIONER, Role.PROVISIONER_DELETION, Role.SNAPSHOTTER, Role.SNAPSHOTTER_LIST,
+    Role.GROUP_SNAPSHOTTER, Role.GROUP_SNAPSHOTTER_GET, Role.SNAPSHOT_DELETION,
+})  # fmt: skip
 
 
 def users_of(index: ImpactIndex, node: int) -> tuple[User, ...]:

@@ -7,16 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from etcdfix.graph.model import (
-    Blocker,
-    Condition,
-    CyclicWait,
-    DeletionStage,
-    ObjectRef,
-    ResourceContent,
-    Stays,
-    WebhookHold,
-)
+from etcdfix.graph.model import Blocker, Stays, WebhookHold
 from etcdfix.graph.namespaces import NamespaceState
 from etcdfix.report.document import (
     Cell,
@@ -202,44 +193,21 @@ class NamespaceStep(Step, frozen=True):
 
 
 class NamespaceReport(SourcedReport, frozen=True, kw_only=True):
-    """Why a namespace cannot finish deleting: a :class:`~etcdfix.graph.namespaces.NamespaceState`, with what to do.
+    """Why a namespace cannot finish deleting, with what to do.
 
     ``state``: ``active``, ``active-with-blockers``, ``terminating``, ``stuck``, ``unreadable``, ``missing``, and
-    ``unknown`` where its object was not seen and not everything was: ``exists`` is null then. ``at_stake`` and
-    ``do_not_restart`` are as in a scan's summary.
+    ``unknown`` where its object was not seen and not everything was. ``at_stake`` and ``do_not_restart`` are as in a
+    scan's summary.
     """
 
     kind: str = "NamespaceReport"
     at_stake: str = ""
     do_not_restart: str = ""
-    name: str
-    object: ObjectRef
     state: str
-    exists: bool | None
-    readable: bool
-    terminating: bool
-    terminating_since: str | None
-    phase: str
-    conditions: tuple[Condition, ...]
-    spec_finalizers: tuple[str, ...]
-    finalizers: tuple[str, ...]
-    contents: tuple[ResourceContent, ...]
-    stages: list[DeletionStage]
-    order_lost: bool
-    frozen: bool
-    cycles: tuple[CyclicWait, ...]
-    missing_apis: dict[str, str]
+    namespace: NamespaceState
     plan: list[NamespaceStep]
     complete: bool
     incomplete_reasons: list[str]
-    elsewhere: list[Blocker]
-    elsewhere_count: int
-    left_behind: int
-    unavailable_apis: int
-    unknown_apis: int
-    judged: bool
-    certain: bool
-    webhooks: tuple[WebhookHold, ...]
 
     def document(self) -> Document:
         """Return why it cannot finish deleting, the first thing to do, and what holds it in KEP-5080's order."""
@@ -264,28 +232,35 @@ class NamespaceReport(SourcedReport, frozen=True, kw_only=True):
 
     def _stakes(self) -> list[str]:
         """Return what its state does to the cluster, the worst first."""
+        state = self.namespace
         left, perhaps = (
-            counted(self.left_behind, "object"),
-            sum(content.count for content in self.contents if content.stays == Stays.CRD_UNREADABLE),
+            counted(state.left_behind, "object"),
+            sum(content.count for content in state.contents if content.stays == Stays.CRD_UNREADABLE),
         )
-        sure = "" if self.judged else "If no API server can read its object: "
+        sure = "" if state.judged else "If no API server can read its object: "
         order = (
             "A pod cannot be read or judged: the deletion may have no order, and the rest go before pods end."
         )
         said = (
             (
-                self.frozen,
+                state.frozen,
                 f"{sure}NO namespace of the cluster is processed, for its object fails every LIST of namespaces.",
             ),
             (self.do_not_restart, self.do_not_restart),
-            (self.left_behind, f"{left} in it WILL BE LEFT BEHIND: no CustomResourceDefinition serves them."),
+            (
+                state.left_behind,
+                f"{left} in it WILL BE LEFT BEHIND: no CustomResourceDefinition serves them.",
+            ),
             (self.at_stake, self.at_stake),
-            (self.order_lost, order),
+            (state.order_lost, order),
             (
                 perhaps,
                 f"{counted(perhaps, 'object')} in it MAY BE LEFT BEHIND: the CustomResourceDefinition cannot be read.",
             ),
-            (self.unknown_apis, f"It is not known whether {counted(self.unknown_apis, 'API')} answers."),
+            (
+                state.unknown_apis,
+                f"It is not known whether {counted(state.unknown_apis, 'API')} answers.",
+            ),
         )
         return [told for holds, told in said if holds]
 
@@ -306,54 +281,62 @@ _NODES: Final = {
 
 
 def _headline(report: NamespaceReport) -> str:
+    found = report.namespace
     state, why = report.state, _why(report)
     because = f": {why[0]}" if why else ""
     if len(why) > 1:
         because += f", {counted(len(why) - 1, 'more reason')}"
-    elif not why and state == "stuck" and report.certain:
+    elif not why and state == "stuck" and found.certain:
         because = ": its last try failed, as its conditions say"
-    inside = counted(sum(content.count for content in report.contents), "object")
+    inside = counted(sum(content.count for content in found.contents), "object")
     every = "every object" if report.complete else "every object that was seen"
     told = {
         "stuck": f"CANNOT FINISH DELETING{because}",
         "terminating": "is Terminating, and nothing that can be read holds it",
         "active-with-blockers": f"is Active, but could not be deleted{because}",
-        "unreadable": f"{'CANNOT BE READ' if report.judged else 'COULD NOT BE JUDGED'}{because}",
+        "unreadable": f"{'CANNOT BE READ' if found.judged else 'COULD NOT BE JUDGED'}{because}",
         "missing": f"DOES NOT EXIST, and {inside} in it are stored",
         "unknown": f"WAS NOT SEEN, and not everything could be read; {inside} in it were seen",
-        "active": f"is {report.phase or 'Active'}; {every} in it can be read",
+        "active": f"is {found.phase or 'Active'}; {every} in it can be read",
     }
-    if not report.certain:
+    if not found.certain:
         told["stuck"] = f"is Terminating, and whether anything holds it is NOT KNOWN{because}"
         told["active-with-blockers"] = f"is Active, and whether it could be deleted is NOT KNOWN{because}"
-    return f"Namespace {report.name} {told[state]}"
+    return f"Namespace {found.name} {told[state]}"
 
 
 def _why(report: NamespaceReport) -> list[str]:
-    blocked, elsewhere = sum(content.unreadable for content in report.contents), report.elsewhere_count
-    pods = sum(blocker.reason == "node" for stage in report.stages for blocker in stage.blockers)
-    finalizers = sum(stage.blocker_count for stage in report.stages) - blocked - pods
+    state = report.namespace
+    blocked, elsewhere = (
+        sum(content.unreadable for content in state.contents),
+        state.elsewhere_count,
+    )
+    pods = sum(blocker.reason == "node" for stage in state.stages for blocker in stage.blockers)
+    finalizers = sum(stage.blocker_count for stage in state.stages) - blocked - pods
     both = f" in it and {elsewhere} elsewhere" if elsewhere else " in it"
     parts = (
         (blocked, f"{counted(blocked, 'object')}{both} unreadable"),
         (not blocked and elsewhere, f"{counted(elsewhere, 'object')} elsewhere unreadable"),
-        (report.unavailable_apis, f"{counted(report.unavailable_apis, 'API')} missing"),
-        (report.webhooks, f"{counted(len(report.webhooks), 'webhook')} unanswered"),
+        (state.unavailable_apis, f"{counted(state.unavailable_apis, 'API')} missing"),
+        (state.webhooks, f"{counted(len(state.webhooks), 'webhook')} unanswered"),
         (pods, f"{counted(pods, 'pod')} that no kubelet ends"),
-        (report.terminating and finalizers, f"{counted(finalizers, 'object')} held by finalizers"),
+        (state.terminating and finalizers, f"{counted(finalizers, 'object')} held by finalizers"),
         (_own_finalizers(report), "its own finalizers"),
     )
     return [told for counts, told in parts if counts]
 
 
-def _own_finalizers(report: NamespaceReport) -> list[str]:
-    others = [token for token in report.spec_finalizers if token != "kubernetes"]  # noqa: S105 - no password
-    return [*report.finalizers, *others] if report.terminating else []
+def _own_finalizers(report: NamespaceReport) -> tuple[str, ...]:
+    return report.namespace.own_finalizers if report.namespace.terminating else ()
 
 
 def _after(report: NamespaceReport) -> list[str]:
     """Return since when it is being deleted, and what follows the first step."""
-    since = f"Terminating since {report.terminating_since}. " if report.terminating_since else ""
+    since = (
+        f"Terminating since {report.namespace.terminating_since}. "
+        if report.namespace.terminating_since
+        else ""
+    )
     if report.plan:
         calm = "Nobody deletes it now. " if report.state.startswith("active") else ""
         return [f"{since}{calm}{counted(len(report.plan), 'step')} in all: -o wide lists them in order."]
@@ -363,13 +346,14 @@ def _after(report: NamespaceReport) -> list[str]:
 
 def _grouped(report: NamespaceReport) -> tuple[list[Sequence[Cell]], int]:
     """Return what holds it, alike objects as one row, and how many objects there are."""
-    rows: list[Sequence[Cell]] = [*_alike(report.elsewhere, report.elsewhere_count, "elsewhere")]
-    held = report.elsewhere_count
-    rows += [(None, why, f"API {api}") for api, why in report.missing_apis.items()]
-    rows += [(None, _why_webhook(hold), webhook_name(hold)) for hold in report.webhooks]
-    for stage in report.stages:
+    state = report.namespace
+    rows: list[Sequence[Cell]] = [*_alike(state.elsewhere, state.elsewhere_count, "elsewhere")]
+    held = state.elsewhere_count
+    rows += [(None, why, f"API {api}") for api, why in state.missing_apis.items()]
+    rows += [(None, _why_webhook(hold), webhook_name(hold)) for hold in state.webhooks]
+    for stage in state.stages:
         # While nobody deletes the namespace, finalizers are in order.
-        blockers = [b for b in stage.blockers if report.terminating or b.reason != "finalizers"]
+        blockers = [b for b in stage.blockers if state.terminating or b.reason != "finalizers"]
         count = stage.blocker_count - len(stage.blockers) + len(blockers)
         rows += _alike(blockers, count, "in it")
         held += count
@@ -423,8 +407,8 @@ def _why_webhook(hold: WebhookHold) -> str:
 
 
 def _details(report: NamespaceReport) -> Section:
-    named = [("0. elsewhere", b) for b in report.elsewhere]
-    named += [(_STAGES[stage.name], b) for stage in report.stages for b in stage.blockers]
+    named = [("0. elsewhere", b) for b in report.namespace.elsewhere]
+    named += [(_STAGES[stage.name], b) for stage in report.namespace.stages for b in stage.blockers]
     return wide_table(
         "Every object that holds it, in the order of KEP-5080",
         ("STAGE", "WHY", "SINCE", "MESSAGE", "OBJECT"),

@@ -355,9 +355,14 @@ def test_every_obstacle_of_a_held_namespace_is_named() -> None:
         surroundings = look_at(values_before(case), concerns_namespace(StorageLayout("/registry"), name))
         report = namespace_report(surroundings, name)
         assert report is not None
-        said = [report.stages, report.elsewhere, report.missing_apis, report.plan]
+        said = [
+            report.namespace.stages,
+            report.namespace.elsewhere,
+            report.namespace.missing_apis,
+            report.plan,
+        ]
         text = Encoder(RunOptions()).encode(said).decode()
-        text += " ".join([*report.finalizers, *report.spec_finalizers])
+        text += " ".join([*report.namespace.finalizers, *report.namespace.spec_finalizers])
         unnamed += [f"{case['id']}: {word}" for word in words if word not in text]
         if not words:
             unnamed.append(f"{case['id']}: nothing is known to hold it")

@@ -122,7 +122,7 @@ def test_unreadable_pods_go_before_everything_else(namespace: Namespace) -> None
     pod = cluster.break_(cluster.pod("z-lost"))
     cluster.add("v1", "ConfigMap", "owned", "shop", owners=(owner("Pod", "z-lost", api_version="v1"),))
     report = namespace.report(cluster)
-    assert report["order_lost"] is True
+    assert report["namespace"]["order_lost"] is True
     steps = deletions(report["plan"])
     assert [step["key"] for step in steps] == [pod, "/registry/secrets/shop/a-lost"]
     assert "deletes 1 dependent: 1 configmaps" in steps[0]["note"]
@@ -136,8 +136,8 @@ def test_what_cannot_be_read_elsewhere_comes_first(namespace: Namespace) -> None
     report = namespace.report(cluster)
     steps = deletions(report["plan"])
     assert [step["key"] for step in steps] == [other, elsewhere, here]
-    assert [entry["object"]["key"] for entry in report["elsewhere"]] == [other, elsewhere]
-    assert [entry["cause"] for entry in report["elsewhere"]] == ["protobuf-damaged"] * 2
+    assert [entry["object"]["key"] for entry in report["namespace"]["elsewhere"]] == [other, elsewhere]
+    assert [entry["cause"] for entry in report["namespace"]["elsewhere"]] == ["protobuf-damaged"] * 2
     assert ["What is in it stays" in step["note"] for step in steps] == [True, False, False]
     empty = Cluster()
     empty.namespace("shop")
@@ -151,11 +151,11 @@ def test_what_the_server_shows_as_empty(namespace: Namespace) -> None:
     key = cluster.key("secrets", "shop", "empty")
     cluster.values[key] = b""
     report = namespace.report(cluster)
-    assert [b["reason"] for b in report["stages"][0]["blockers"]] == ["serves-empty"]
+    assert [b["reason"] for b in report["namespace"]["stages"][0]["blockers"]] == ["serves-empty"]
     assert report["plan"][0]["key"] == key
     assert "fails every LIST" not in report["plan"][0]["action"]
     cluster.values["/registry/namespaces/shop"] = b""
-    assert namespace.report(cluster)["frozen"] is False
+    assert namespace.report(cluster)["namespace"]["frozen"] is False
 
 
 def test_the_namespace_and_its_pods_are_never_crowded_out(namespace: Namespace) -> None:
@@ -168,7 +168,7 @@ def test_the_namespace_and_its_pods_are_never_crowded_out(namespace: Namespace) 
     steps = [step["key"] for step in deletions(report["plan"])]
     assert (steps[:2], len(steps)) == ([key, pod], 21)
     assert any(step["action"].startswith("Then 982 more objects") for step in report["plan"])
-    assert report["stages"][0]["blockers"][0]["object"]["key"] == pod
+    assert report["namespace"]["stages"][0]["blockers"][0]["object"]["key"] == pod
 
 
 def test_a_deletion_says_which_risk_it_takes_and_what_goes_with_it(namespace: Namespace) -> None:
@@ -225,7 +225,7 @@ def test_what_could_not_be_judged_holds_nothing_for_certain(namespace: Namespace
     assert ran.code == 3
     assert "NOT KNOWN" in ran.out.splitlines()[0]
     report = namespace.report(cluster)
-    assert (report["state"], report["certain"]) == ("stuck", False)
+    assert (report["state"], report["namespace"]["certain"]) == ("stuck", False)
     assert "delete none" in report["plan"][0]["action"]
     assert not deletions(report["plan"])
     cluster.namespace("infra")
@@ -239,7 +239,7 @@ def test_what_could_not_be_judged_holds_nothing_for_certain(namespace: Namespace
     assert "CANNOT FINISH DELETING" in namespace(cluster, "shop").out
     cluster.namespace("shop", terminating=True)
     cluster.break_(cluster.secret("lost", "pay"))
-    assert namespace.report(cluster)["certain"] is True
+    assert namespace.report(cluster)["namespace"]["certain"] is True
     cluster.values[cluster.key("pods", "pay", "sealed")] = SEALED
     assert "the deletion may have no order" in namespace(cluster, "shop").out.replace("\n", " ")
 
@@ -252,7 +252,11 @@ def test_namespace_object_that_could_not_be_judged_freezes_nothing_for_certain(n
     assert ran.out.splitlines()[0] == "INCOMPLETE: Namespace shop COULD NOT BE JUDGED"
     assert "If no API server can read its object: NO namespace" in ran.out
     report = namespace.report(cluster)
-    assert (report["state"], report["judged"], report["certain"]) == ("unreadable", False, False)
+    assert (report["state"], report["namespace"]["judged"], report["namespace"]["certain"]) == (
+        "unreadable",
+        False,
+        False,
+    )
     assert report["plan"][0]["command"].endswith("--encryption-config FILE /registry/namespaces/shop")
 
 
@@ -264,14 +268,14 @@ def test_the_namespace_object_itself(namespace: Namespace) -> None:
     assert ran.out.splitlines()[0] == "Namespace shop CANNOT BE READ"
     assert "NO namespace of the cluster is processed" in ran.out
     report = namespace.report(cluster)
-    assert (report["frozen"], report["plan"][0]["key"]) == (True, key)
+    assert (report["namespace"]["frozen"], report["plan"][0]["key"]) == (True, key)
     (delete,) = deletions(report["plan"])
     assert "--accept cluster-breaking" in delete["note"]
     after = report["plan"].index(delete) + 1
     assert_both_ways(report["plan"][after : after + 2])
     del cluster.values[key]
     report = namespace.report(cluster)
-    assert (report["state"], report["exists"]) == ("missing", False)
+    assert (report["state"], report["namespace"]["exists"]) == ("missing", False)
     assert_both_ways(report["plan"][:2])
 
 
@@ -301,7 +305,11 @@ def test_a_namespace_that_was_not_seen_may_be_there(namespace: Namespace) -> Non
     cluster.add("gone.example.com/v1", "Widget", "w", "shop")
     source = MemorySource(cluster.values, problems=["page 7 is damaged"])
     report = namespace.report(source)
-    assert (report["state"], report["exists"], report["missing_apis"]) == ("unknown", None, {})
+    assert (report["state"], report["namespace"]["exists"], report["namespace"]["missing_apis"]) == (
+        "unknown",
+        None,
+        {},
+    )
     commands = [step["command"] for step in report["plan"]]
     assert commands == ["kubectl get namespace shop", "etcdfix namespace shop"]
     ran = namespace(MemorySource(cluster.values, problems=["page 7 is damaged"]), "pay")
@@ -316,7 +324,7 @@ def test_pods_before_network_policies(namespace: Namespace) -> None:
     cluster.pod("web", finalizers=("example.com/wait-for-networkpolicy",), terminating=True)
     cluster.add("networking.k8s.io/v1", "NetworkPolicy", "deny", "shop")
     report = namespace.report(cluster)
-    assert [stage["name"] for stage in report["stages"]] == ["pods", "rest", "namespace"]
+    assert [stage["name"] for stage in report["namespace"]["stages"]] == ["pods", "rest", "namespace"]
     controller = report["plan"][0]
     assert "example.com/wait-for-networkpolicy (1 object)" in controller["action"]
 
@@ -379,7 +387,7 @@ def test_an_aggregated_api_holds_nothing_up(namespace: Namespace) -> None:
     cluster.add(f"{group}/v1", "Flunder", "f", "shop")
     cluster.add("v1", "Service", "server", "apis")
     report = namespace.report(cluster)
-    assert (report["state"], report["missing_apis"], report["plan"]) == ("terminating", {}, [])
+    assert (report["state"], report["namespace"]["missing_apis"], report["plan"]) == ("terminating", {}, [])
 
 
 def test_whether_an_api_answers_whose_service_cannot_be_read_is_not_known(namespace: Namespace) -> None:
@@ -390,8 +398,8 @@ def test_whether_an_api_answers_whose_service_cannot_be_read_is_not_known(namesp
     ran = namespace(cluster, "shop")
     assert (ran.code, "It is not known whether 1 API answers" in ran.out) == (1, True)
     report = namespace.report(cluster)
-    assert (report["unknown_apis"], report["unavailable_apis"]) == (1, 0)
-    assert list(report["missing_apis"]) == ["v1beta1.metrics.k8s.io"]
+    assert (report["namespace"]["unknown_apis"], report["namespace"]["unavailable_apis"]) == (1, 0)
+    assert list(report["namespace"]["missing_apis"]) == ["v1beta1.metrics.k8s.io"]
     assert report["plan"][0]["command"] == "kubectl api-resources"
     cluster.namespace("shop")
     assert namespace(cluster, "shop").code == 0

@@ -31,8 +31,8 @@ def test_a_conversion_webhook_whose_service_is_gone(capfd: Captured, jobs: str) 
     reading = ["--snapshot", str(CASE), "--no-encryption", "--jobs", jobs]
     assert run(["namespace", "mesh", *reading, "-o", "json"]) == 1
     report = json.loads(capfd.readouterr().out)
-    (hold,) = report["webhooks"]
-    assert (report["state"], report["certain"], hold["problem"], hold["certain"]) == (
+    (hold,) = report["namespace"]["webhooks"]
+    assert (report["state"], report["namespace"]["certain"], hold["problem"], hold["certain"]) == (
         "stuck", True, "missing", True,
     )  # fmt: skip
     assert hold["configuration"]["name"] == "meshconfigs.config.mesh.example.io"
@@ -93,7 +93,7 @@ def test_webhooks_of_one_configuration_have_their_ways_out_once(namespace: Runne
         api = "admissionregistration.k8s.io/v1"
         cluster.add(api, f"{kind}WebhookConfiguration", "guard", webhooks=entries)
     report = namespace(cluster, "shop", "-o", "json").document
-    assert len(report["webhooks"]) == 4
+    assert len(report["namespace"]["webhooks"]) == 4
     found = commands(report)[:-2]
     assert [words[1:3] for words in found] == [
         ["apply", "-f"],
@@ -106,14 +106,14 @@ def test_webhooks_of_one_configuration_have_their_ways_out_once(namespace: Runne
 def test_a_webhook_that_may_be_asked_holds_nothing_for_certain(namespace: Runner) -> None:
     cluster = guarded(objectSelector={"matchLabels": {"app": "x"}})
     ran = namespace(cluster, "shop", "-o", "json")
-    assert (ran.code, ran.document["state"], ran.document["certain"]) == (1, "stuck", False)
+    assert (ran.code, ran.document["state"], ran.document["namespace"]["certain"]) == (1, "stuck", False)
 
 
 def test_pods_without_a_ready_endpoint_are_looked_at(namespace: Runner) -> None:
     cluster = guarded()
     cluster.add("v1", "Service", "hook", "ops")
     ran = namespace(cluster, "shop", "-o", "json")
-    assert (ran.code, ran.document["webhooks"][0]["problem"]) == (1, "not-ready")
+    assert (ran.code, ran.document["namespace"]["webhooks"][0]["problem"]) == (1, "not-ready")
     assert commands(ran.document)[0] == ["kubectl", "get", "pods,endpointslices", "-n", "ops"]
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
+import msgspec
+
 from etcdfix.graph.model import Blocker, Stays, WebhookHold
 from etcdfix.graph.namespaces import NamespaceState
 from etcdfix.report.document import (

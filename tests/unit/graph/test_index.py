@@ -175,13 +175,13 @@ def test_flags() -> None:
         expected[cluster.pod(name)] = SEEN | UNREADABLE | SERVES_EMPTY
         cluster.values[f"/registry/pods/shop/{name}"] = value
     index = cluster.index()
-    assert {key: index.flags(node_of(index, key)) for key in expected} == expected
-    assert index.flags(node_of(index, "/registry/secrets/shop/locked")) == SEEN | UNDETERMINED
-    assert index.flags(node_of(index, "/registry/strange.example.com/things/x")) == SEEN | OPAQUE
+    assert {key: index.flags[node_of(index, key)] for key in expected} == expected
+    assert index.flags[node_of(index, "/registry/secrets/shop/locked")] == SEEN | UNDETERMINED
+    assert index.flags[node_of(index, "/registry/strange.example.com/things/x")] == SEEN | OPAQUE
     going = node_of(index, "/registry/pods/shop/going")
     assert index.terminating_since(going) == NOW
     assert index.finalizers(going) == ("foregroundDeletion",)
-    assert index.size(going) == len(cluster.values["/registry/pods/shop/going"])
+    assert index.sizes[going] == len(cluster.values["/registry/pods/shop/going"])
 
 
 def test_what_is_not_looked_into_is_counted() -> None:

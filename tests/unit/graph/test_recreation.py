@@ -6,7 +6,16 @@ from typing import Any
 import pytest
 
 from etcdfix.commands.plan import build_plan
-from etcdfix.graph.recreation import MAKERS, RULES, TOKEN_TYPE, ComesBack, Maker, OwnershipLabel, claimed_secrets, marks_of
+from etcdfix.graph.recreation import (
+    MAKERS,
+    RULES,
+    TOKEN_TYPE,
+    ComesBack,
+    Maker,
+    OwnershipLabel,
+    claimed_secrets,
+    marks_of,
+)
 from etcdfix.model import StoredValue
 from etcdfix.report.plan import PlanEntry
 from tests.support.impact_objects import Cluster, owner
@@ -601,8 +610,8 @@ def test_a_known_type_that_does_not_fit_the_name(cluster: Cluster, tmp_path: Pat
 
 def made_by(labels: dict[str, str], annotations: tuple[str, ...] = (), path: str = "secrets") -> Maker | None:
     """Return who the first label speaks for."""
-    label = next(labels_of(labels, annotations, path), None)
-    return MAKERS[label.recreated_by] if label is not None else None
+    maker = next(iter(marks_of(labels, annotations, path).values()), None)
+    return MAKERS[maker] if maker is not None else None
 
 
 @pytest.mark.parametrize("path", ["deployments", "kafka.strimzi.io/kafkatopics", "persistentvolumeclaims"])

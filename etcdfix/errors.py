@@ -391,7 +391,7 @@ class RefusedByRule(RemediationRefused):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class NotDurable(RemediationRefused):
-    """Raised when a file could not be made durable, or did not read back as written.
+    """Raised when a file, or one of the files of a backup, is not durable, or did not read back as written.
 
     Attributes:
         path: The file or directory.
@@ -405,12 +405,6 @@ class UnsafePlace(NotDurable):
     """Raised when a directory or file is not ours alone to write, is a link, or would not last."""
 
     code = "place-unsafe"
-
-
-class BackupNotDurable(NotDurable):
-    """Raised when a backup could not be made durable in every directory; so nothing is deleted."""
-
-    code = "backup-not-durable"
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -52,9 +52,7 @@ _HEAD_FILE_ALONE: Final = (
 def verify_log(log: Path, *, expect_head: str | None) -> LogVerification:
     """Compare a log with itself, its head file, and a head that somebody wrote down.
 
-    Raises:
-        ConfigurationError: The head is none.
-        AuditLogUnreadable: Nothing can be said about the log.
+    Raises ConfigurationError or AuditLogUnreadable.
     """
     anchors = [] if expect_head is None else [Anchor(parse_link(expect_head), "--expect-head")]
     found = verify(log, anchors=anchors)
@@ -110,20 +108,17 @@ def list_backups(places: RecordPaths) -> BackupList:
     """Return every file of the backup directories, compared with itself and with the log, and the log with them.
 
     A log that cannot be read is a doubt, and a default directory that is not there holds nothing.
-
-    Raises:
-        BackupUnreadable: A directory cannot be listed.
+    Raises BackupUnreadable.
     """
     log = places.log_path
     there = [path for path in places.directories if places.backup_directories or os.path.lexists(path)]
     by_place = {_place(file.path): file for directory in there for file in look_into(directory)}
     files = list(by_place.values())
-    found, listed, account, head = list(_unsafe(there)), list[Listed](), None, None
+    found, account, head = list(_unsafe(there)), None, None
     try:
         if is_there(log):
             verified = verify(log, anchors=anchors_in(files, log))
             account, head = Account(read_records(log)), str(verified.head)
-            listed = list(account.listed.values())
             found += _about_log(verified)
         else:
             told = f"there is no audit log {log}: whether it knows these backups cannot be told"
@@ -139,6 +134,7 @@ def list_backups(places: RecordPaths) -> BackupList:
         standing, its = standing_of(file, file.backup, account, log)
         found += _about_backup(file, file.backup, standing, its)
         rows.append(row_of(file.path, file.backup, standing, its))
+    listed = [] if account is None else list(account.listed.values())
     for one in listed:
         found += _absent(one, places.directories, by_place)
     others = [file for file in files if file.backup is None]
@@ -148,14 +144,7 @@ def list_backups(places: RecordPaths) -> BackupList:
         directories=[unicode_text(str(path)) for path in places.directories],
         audit_log=unicode_text(str(log)),
         audit_log_head=head,
-        backups=sorted(
-            rows,
-            key=lambda row: (
-                not (row.stored_as_plaintext and row.secret),
-                not row.stored_as_plaintext,
-                row.made_at,
-            ),
-        ),
+        backups=sorted(rows, key=lambda row: (-row.stored_as_plaintext * (1 + row.secret), row.made_at)),
         others=[_finding(one.kind.value, one.what, one.path, wrong=False) for one in others],
         findings=sorted(found, key=lambda one: not one.wrong),
         pruned=sum(len(one.pruned) for one in listed),
@@ -219,15 +208,13 @@ def _about_backup(
     if pruned is not None:
         message = f"record {pruned} says that it is pruned, and it is there: etcdfix log prune removes it"
         yield _finding("pruned", f"{path}: {message}", path, number, wrong=False)
-    if standing == "unlisted":
-        message = f"the audit log that it names does not know it as the backup of intent {number}"
-        yield _finding(standing, f"{path}: {message}", path, number)
-    elif standing == "unconfirmed":
-        message = "its marker stands beside it, and no record names it: nothing was sent for it"
-        yield _finding(standing, f"{path}: {message}", path, number, wrong=False)
-    elif standing == "another-log":
-        message = f"it belongs to another audit log, {backup.intent.audit_log}: name that with --audit-log"
-        yield _finding(standing, f"{path}: {message}", path, number, wrong=False)
+    message = {
+        "unlisted": f"the audit log that it names does not know it as the backup of intent {number}",
+        "unconfirmed": "its marker stands beside it, and no record names it: nothing was sent for it",
+        "another-log": f"it belongs to another audit log, {backup.intent.audit_log}: name that with --audit-log",
+    }.get(standing, "")
+    if message:
+        yield _finding(standing, f"{path}: {message}", path, number, wrong=standing == "unlisted")
 
 
 def _absent(

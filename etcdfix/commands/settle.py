@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
+
+import msgspec
 
 from etcdfix.commands.opening import Inputs, load_encryption, open_examiner, open_source
 from etcdfix.errors import RemediationRefused
@@ -19,30 +21,21 @@ from etcdfix.remediation.datastore import Datastore
 from etcdfix.remediation.memory.patch import was_patched
 from etcdfix.remediation.settle import (
     Carried,
-    Settlement,
     WasPatched,
     predict,
     refuse_other_store,
     settle_intent,
+    settled_intent,
 )
 from etcdfix.report.change import FollowUp
 from etcdfix.report.log import LogSettling, SettledIntent
 from etcdfix.report.origin import TOOL, timestamp
 from etcdfix.rules import Rule
-from etcdfix.storagekey import display
 from etcdfix.text.commands import Command, RunOptions, accepting, after_change, explain
-
-_REFUSED: Final = "refused"
 
 
 def patch_proof(inputs: Inputs) -> WasPatched:
-    """Return what tells of a stored value whether it carries what an intent asked an API server for.
-
-    What it returns raises:
-        RemediationRefused: Without a configuration nothing opens, and nothing can be told.
-        ConfigurationError: Options or the configuration make no sense.
-        SourceError: etcd cannot be read.
-    """
+    """Return what tells of a stored value whether it carries what an intent asked an API server for."""
 
     def was_ours(intent: Record, stored: StoredValue) -> Carried:
         configuration = load_encryption(inputs)
@@ -74,10 +67,7 @@ def settle_log(
 ) -> LogSettling:
     """Work through the open intents of a log; it connects only where one is open.
 
-    Raises:
-        AuditError: The log cannot be written.
-        AuditLogUnreadable: The log cannot be read, or is not there: none is made.
-        SourceError: etcd could not be asked.
+    Raises AuditError, AuditLogUnreadable or SourceError.
     """
     operator = Operator.of_this_process(etcd_user=etcd_user)
     settled: list[SettledIntent] = []
@@ -101,12 +91,10 @@ def settle_log(
                     if opened is None
                     else settle_intent(now, opened, intent, operator, **given)
                 )
-                settled.append(settled_intent(log, one, run))
+                settled.append(advised(log, intent, one, run))
             except RemediationRefused as exc:
-                detail, hint = unicode_text(exc.message), unicode_text(exc.hint)
-                settled.append(
-                    SettledIntent(**_about(intent), outcome=_REFUSED, detail=detail, next_step=hint)
-                )
+                hint = unicode_text(exc.hint)
+                settled.append(settled_intent(intent, Result.REFUSED, exc.message, next_step=hint))
     return LogSettling(
         tool=TOOL,
         generated_at=timestamp(),
@@ -119,47 +107,27 @@ def settle_log(
 
 def exit_code_of(outcomes: Collection[str]) -> int:
     """Return 4 where something was refused, 3 where an intent stays open, or ended in an anomaly."""
-    if _REFUSED in outcomes:
+    if Result.REFUSED in outcomes:
         return 4
     return 3 if Result.UNKNOWN in outcomes or Result.ANOMALY in outcomes else 0
 
 
-def settled_intent(log: Path, found: Settlement, run: RunOptions) -> SettledIntent:
-    """Return what became of one intent, and what to do about it, as it is published."""
-    intent, outcome = found.intent, found.outcome
-    next_step, follow_ups = "", []
+def advised(log: Path, intent: Record, found: SettledIntent, run: RunOptions) -> SettledIntent:
+    """Return what became of one intent, with what to do about it."""
+    outcome, next_step, follow_ups = found.outcome, "", []
     look = explain(intent.subject.key)
-    if outcome is Result.APPLIED_OR_GONE and intent.verb is Verb.DELETE and intent.backups:
+    if outcome == Result.APPLIED_OR_GONE and intent.verb is Verb.DELETE and intent.backups:
         same = after_change(known_cluster=intent.cluster.is_known)
         more = accepting([Rule.OTHER_CLUSTER_ID]) if found.other_etcd else ()
         recorded = ("--audit-log", str(log), "--reason", "TEXT")
         undo = Command(("etcdfix", "undo", intent.backups[0], *same, *more, *recorded))
         follow_ups = [FollowUp("Undo", undo)]
-    elif outcome is Result.ANOMALY or (outcome is Result.APPLIED_OR_GONE and intent.is_patch):
+    elif outcome == Result.ANOMALY or (outcome == Result.APPLIED_OR_GONE and intent.is_patch):
         follow_ups = [FollowUp("Look at it", look)]
-    elif outcome is Result.UNKNOWN and not found.header_revision:
+    elif not found.settled and not found.header_revision:
         when = "the file can be read again" if run.of_kine else "etcd answers again"
         next_step = f"The intent stays open: run this again when {when}"
-    elif outcome is Result.UNKNOWN:
+    elif not found.settled:
         what = "The intent stays open: run this again, without --no-kms, once the value can be examined"
         follow_ups = [FollowUp(what, look)]
-    return SettledIntent(
-        **_about(intent),
-        outcome=outcome.value,
-        detail=unicode_text(found.detail),
-        header_revision=found.header_revision,
-        record=None if found.record is None else str(found.record),
-        warnings=[unicode_text(text) for text in found.warnings],
-        next_step=next_step,
-        follow_ups=follow_ups,
-    )
-
-
-def _about(intent: Record) -> dict[str, Any]:
-    return {
-        "sequence": intent.link.sequence,
-        "verb": intent.verb.value,
-        "key": display(intent.subject.key),
-        "key_base64": intent.subject.key,
-        "backups": intent.backups,
-    }
+    return msgspec.structs.replace(found, next_step=next_step, follow_ups=follow_ups)

@@ -1,9 +1,8 @@
 """Files that must survive: opened so that nobody can slip us another, on disk before we go on.
 
-Every write, fsync, rename, truncation and unlink is announced to a :data:`Step` before and after, as
-``<what>: before <action>`` and ``<what>: after <action>`` (``backup: before fsync file``). The names are stable;
-tests stop the process, or fail the call, at each of them. A step that raises ``OSError`` counts as the
-failure of the action that it stands beside.
+Every write, fsync, rename, truncation and unlink is announced to a :data:`Step` before and after
+(``backup: before fsync file``): tests stop the process, or fail the call, at each of them. A step that raises
+``OSError`` counts as the failure of the action that it stands beside.
 
 A directory must be ours (effective uid), writable by nobody else, and no symbolic link. Symbolic links *above* it are
 followed, because systems have them: the parents are resolved once, then opened step by step without following
@@ -86,13 +85,7 @@ class SafeDirectory(Closing):
             self.descriptor = -1
 
     def create(self, name: str, data: bytes, *, what: str, step: Step = no_step) -> None:
-        """Write a new file, mode 0600, and return once it is on disk and read back.
-
-        A file that could not be finished is removed again, as far as that still works.
-
-        Raises:
-            NotDurable: It exists already, or any of the actions failed, or other bytes came back.
-        """
+        """Write a new file, mode 0600, on disk and read back when it returns; or none, and NotDurable."""
         path = self.path / name
         with ExitStack() as on_failure, _durably(what, path):
             with announced(step, what, "create file"):
@@ -116,13 +109,7 @@ class SafeDirectory(Closing):
         os.close(descriptor)
 
     def replace(self, name: str, data: bytes, *, what: str, step: Step = no_step) -> None:
-        """Put ``data`` in the place of a file, all or nothing, on disk before it returns.
-
-        The new bytes go through ``NAME.new``; one that a crash left is removed first.
-
-        Raises:
-            NotDurable: Any of the actions failed; the file is the old one or the new one, never a mixture.
-        """
+        """Put ``data`` in the place of a file, all or nothing, by way of ``NAME.new``; raises NotDurable."""
         fresh = f"{name}.new"
         with _durably(what, self.path / name):
             with suppress(FileNotFoundError):
@@ -133,11 +120,7 @@ class SafeDirectory(Closing):
             self._fsync(what, step)
 
     def remove(self, name: str, *, what: str, step: Step = no_step) -> None:
-        """Remove a file, on disk before it returns; one that is gone already is fine.
-
-        Raises:
-            NotDurable: It cannot be removed.
-        """
+        """Remove a file, on disk before it returns; one that is gone already is fine; raises NotDurable."""
         with _durably(what, self.path / name):
             with announced(step, what, "unlink file"), suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=self.descriptor)
@@ -155,12 +138,7 @@ class SafeDirectory(Closing):
             os.unlink(name, dir_fd=self.descriptor)
 
     def read(self, name: str, *, limit: int, ours: str = "") -> bytes:
-        """Return at most ``limit`` + 1 bytes of a regular file of this directory; ``ours`` is what must be ours alone.
-
-        Raises:
-            UnsafePlace: See :func:`refuse_foreign_file`.
-            OSError: No such file, a symbolic link, or it cannot be read.
-        """
+        """Return at most ``limit`` + 1 bytes of a regular file; ``ours`` is what must be ours alone, or UnsafePlace."""
         descriptor = self._open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             if ours:
@@ -178,14 +156,9 @@ class SafeDirectory(Closing):
         step: Step = no_step,
         before_making: Callable[[], None] = lambda: None,
     ) -> int:
-        """Open a file to append to, made where it is not there, and lock it; return its descriptor.
+        """Open a file to append to, made where ``before_making`` does not refuse that, and lock it.
 
-        ``before_making`` may refuse to make it.
-
-        Raises:
-            BlockingIOError: Somebody else has locked it.
-            UnsafePlace: See :func:`refuse_foreign_file`.
-            NotDurable: It is a symbolic link, cannot be opened or locked, or is taken away each time.
+        Raises BlockingIOError, UnsafePlace or NotDurable.
         """
         path, deadline = self.path / name, time.monotonic() + wait_seconds
         for _ in range(_ATTEMPTS):
@@ -231,11 +204,11 @@ class SafeDirectory(Closing):
         return os.path.samestat(there, os.fstat(descriptor))
 
     def names(self) -> list[str]:
-        """Return the names of the files in it, sorted."""
+        """Return the names of the files in it, sorted; links that lead nowhere too."""
         return sorted(os.listdir(self.descriptor))  # noqa: PTH208 - pathlib does not list a descriptor
 
     def has(self, name: str) -> bool:
-        """Say whether a file is in it, a link that leads nowhere too."""
+        """Say whether a file is in it."""
         return name in self.names()
 
     def _open(self, name: str, flags: int) -> int:
@@ -247,11 +220,7 @@ class SafeDirectory(Closing):
 
 
 def lock(descriptor: int, operation: int, *, wait_seconds: float) -> bool:
-    """Wait for a lock on an open file (``fcntl.LOCK_EX`` or ``LOCK_SH``); say whether we got it.
-
-    Raises:
-        OSError: The file system has no locks.
-    """
+    """Wait for a lock on an open file (``fcntl.LOCK_EX`` or ``LOCK_SH``); say whether we got it; raises OSError."""
     deadline = time.monotonic() + wait_seconds
     while True:
         try:
@@ -265,32 +234,20 @@ def lock(descriptor: int, operation: int, *, wait_seconds: float) -> bool:
 
 
 def read_limited(descriptor: int, *, limit: int) -> bytes:
-    """Return the bytes of an open regular file from its beginning, at most ``limit`` + 1 of them.
-
-    Raises:
-        OSError: It is no regular file, or cannot be read.
-    """
+    """Return the bytes of an open regular file from its beginning, at most ``limit`` + 1 of them; raises OSError."""
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         raise OSError(errno.EINVAL, "not a regular file")
-    parts: list[bytes] = []
-    offset = 0
-    while offset <= limit:
-        part = os.pread(descriptor, min(_CHUNK, limit + 1 - offset), offset)
-        if not part:
-            break
-        parts.append(part)
-        offset += len(part)
-    return b"".join(parts)
+    found = bytearray()
+    while part := os.pread(descriptor, min(_CHUNK, limit + 1 - len(found)), len(found)):
+        found += part
+    return bytes(found)
 
 
 def open_directory(path: Path, *, create: bool = False, step: Step = no_step) -> SafeDirectory:
     """Open a directory that is ours alone; see the module's docstring for what is accepted.
 
     With ``create``, for the defaults only, it is made, and what is missing above it, with mode 0700.
-
-    Raises:
-        UnsafePlace: It is missing, a link, no directory, somebody else's, or writable by others.
-        NotDurable: It cannot be opened or made.
+    Raises UnsafePlace or NotDurable.
     """
     whole = Path.cwd() / path
     resolved = whole.parent.resolve() / whole.name
@@ -349,7 +306,6 @@ def _refuse_foreign_parent(found: os.stat_result, path: Path) -> None:
 
 
 def _trusted_users() -> set[int]:
-    """Return who may own a directory above ours: root, we, and for root the user who called ``sudo``."""
     users = {0, os.geteuid()}
     caller = os.environ.get("SUDO_UID", "")
     if os.geteuid() == 0 and re.fullmatch("[1-9][0-9]*", caller, re.ASCII):
@@ -358,11 +314,7 @@ def _trusted_users() -> set[int]:
 
 
 def refuse_foreign_file(descriptor: int, path: Path, *, what: str) -> None:
-    """Refuse an open file that is not regular, not ours, writable by others, or known by a second name.
-
-    Raises:
-        UnsafePlace: One of these.
-    """
+    """Refuse an open file that is not regular, not ours, writable by others, or known by a second name: UnsafePlace."""
     found, hint = os.fstat(descriptor), "choose a file of your own"
     if not stat.S_ISREG(found.st_mode):
         raise UnsafePlace(f"{what} {path} is not a regular file", path=path, hint=hint)
@@ -383,11 +335,7 @@ def _refuse_others(found: os.stat_result, whose: str, path: Path, hint: str) -> 
 
 
 def probe(directory: SafeDirectory, *, step: Step = no_step) -> None:
-    """Prove by a real write, fsync, reading back and removal that files can be kept here.
-
-    Raises:
-        NotDurable: They cannot.
-    """
+    """Prove by a real write, fsync, reading back and removal that files can be kept here; raises NotDurable."""
     name = f".etcdfix-probe-{os.urandom(8).hex()}"
     directory.create(name, os.urandom(4096), what="probe", step=step)
     directory.remove(name, what="probe", step=step)

@@ -50,11 +50,7 @@ class RecordPaths(msgspec.Struct, frozen=True):
         return self.audit_log if self.audit_log is not None else default_audit_log()
 
     def open_log(self, operator: Operator, step: Step = no_step) -> AuditLog:
-        """Open the audit log of changes, locked until it is closed.
-
-        Raises:
-            AuditError: It is broken, or somebody else writes to it.
-        """
+        """Open the audit log of changes, locked until it is closed; raises AuditError."""
         return AuditLog.open(
             self.log_path,
             step=step,
@@ -64,11 +60,7 @@ class RecordPaths(msgspec.Struct, frozen=True):
         )
 
     def open_directories(self, stack: ExitStack, step: Step = no_step) -> list[SafeDirectory]:
-        """Open the backup directories; a default one is made.
-
-        Raises:
-            UnsafePlace: One is not there, is not safe, or is a default one that would not last.
-        """
+        """Open the backup directories; a default one is made; raises UnsafePlace."""
         named, opened = bool(self.backup_directories), []
         for path in self.directories:
             opened.append(stack.enter_context(open_directory(path, create=not named, step=step)))
@@ -86,11 +78,7 @@ class RecordPaths(msgspec.Struct, frozen=True):
 
 
 def lasting_warnings(path: Path, *, named: bool) -> tuple[str, ...]:
-    """Return a warning where an existing directory is empty after a restart of this machine.
-
-    Raises:
-        UnsafePlace: It is such a directory and a default one, or it cannot be looked at.
-    """
+    """Return a warning where an existing directory is empty after a restart of this machine; raises UnsafePlace."""
     try:
         place = filesystem_kind(path)
     except OSError as exc:
@@ -109,10 +97,7 @@ def lasting_warnings(path: Path, *, named: bool) -> tuple[str, ...]:
 def place_warnings(places: RecordPaths, *, backup: bool = True) -> tuple[str, ...]:
     """Return what speaks against the places, one sentence each; for the preview.
 
-    Without a backup to make, the default directory need not last.
-
-    Raises:
-        UnsafePlace: A default place would not last, or a place cannot be looked at.
+    Without a backup to make, the default directory need not last. Raises UnsafePlace.
     """
     chosen = places.directories if backup else places.backup_directories
     named = [(path, bool(places.backup_directories)) for path in chosen]

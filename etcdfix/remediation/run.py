@@ -302,7 +302,7 @@ def _settle(
             continue
         became = f"was settled: {found.outcome}" if found.settled else "stays open"
         say(f"the open intent {intent.link.sequence} {became}, {found.detail}")
-        if not found.settled or found.outcome is Result.ANOMALY:
+        if not found.settled or found.outcome == Result.ANOMALY:
             first = "look at it, then run" if found.settled else "run"
             raise refuse(
                 Rule.PLAN,

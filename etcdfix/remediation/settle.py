@@ -1,11 +1,8 @@
 """What became of an intent whose outcome nobody recorded: read the key, decide, append.
 
-A process that died between intent and outcome leaves an open intent. The key tells the rest, as far as it can: a
-deletion leaves no trace of who asked for it, so a key that is gone is ``applied-or-gone``, never ``deleted``. What
-else is used: a marker beside the backup proves that nothing was sent (see ``backup``); etcd's revisions only grow,
-so a cluster that stands at an earlier one was put back to an older state, and the question cannot be answered there.
-
-Reading needs no second channel: everything here only asks what stands there now.
+A deletion leaves no trace of who asked for it, so a key that is gone is ``applied-or-gone``, never ``deleted``. A
+marker beside the backup proves that nothing was sent; etcd's revisions only grow, so a cluster that stands at an
+earlier one was put back to an older state, and the question cannot be answered there.
 """
 
 from __future__ import annotations
@@ -14,23 +11,21 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from etcdfix.errors import BackupUnreadable, NotDurable, RemediationRefused, SourceError
 from etcdfix.model import ClusterIdentity, StoredValue, digest_of
 from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.record import Link, Operator, Record, Result, Verb
+from etcdfix.remediation.audit.record import Operator, Record, Result, Verb, unicode_text
 from etcdfix.remediation.backup.file import MARKER_SUFFIX, BackupCluster, confirm_backups, read_backup
 from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.datastore import Datastore, KeyReading
-from etcdfix.remediation.same_etcd import (
-    Recorded,
-    hold_against,
-    other_etcd,
-)
+from etcdfix.remediation.same_etcd import Recorded, hold_against, other_etcd
+from etcdfix.report.log import SettledIntent
 from etcdfix.rules import Rule, acceptance
+from etcdfix.storagekey import display
 from etcdfix.text.safetext import quote_command
 
 _NOTHING: Final = Acceptances()
@@ -38,12 +33,7 @@ _PUTS: Final = {Verb.FIX: Result.FIXED, Verb.UNDO: Result.UNDONE}
 
 
 class Carried(NamedTuple):
-    """What a stored value says of a write by an API server.
-
-    Attributes:
-        ours: It opens, and carries what the intent asked an API server to write into it; None where that cannot be told
-            now, so that the intent stays open.
-    """
+    """Whether a stored value opens and carries what an intent asked an API server to write; None: it cannot be told."""
 
     ours: bool | None
     why: str = ""
@@ -53,42 +43,10 @@ WasPatched = Callable[[Record, StoredValue], Carried]
 """Examines a value of which an intent says that an API server was to write it."""
 
 
-class Settlement(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one intent.
-
-    Attributes:
-        outcome: ``not-applied``, ``applied-or-gone``, ``anomaly``, what the change is called where the key holds what
-            it put, or ``unknown``, which leaves it open: how the key stands, or what it holds, cannot be told now.
-        header_revision: Revision in the header of etcd's answer, 0 where there was none; where the key holds exactly
-            what the intent put, the revision of that, as the answer to the transaction would have said.
-        record: Place of its record in the log; None where nothing was recorded (a dry run).
-        other_etcd: Why the intent is of another etcd, a clause, where that was accepted; else "".
-    """
-
-    intent: Record
-    outcome: Result
-    detail: str
-    header_revision: int = 0
-    record: Link | None = None
-    other_etcd: str = ""
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def settled(self) -> bool:
-        """Whether the intent is closed by it."""
-        return self.outcome is not Result.UNKNOWN
-
-
 def open_intents_of(log: AuditLog, key: bytes, *, cluster: ClusterIdentity) -> tuple[Record, ...]:
-    """Return the open intents about one key of one cluster, oldest first.
-
-    One log may tell of several clusters, which have the same keys; an intent that does not name its cluster counts.
-    """
-    return tuple(
-        intent
-        for intent in log.open_intents()
-        if intent.subject.key == key and cluster.is_same(intent.cluster) is not False
-    )
+    """Return the open intents about one key of one cluster, oldest first; one that does not name its cluster counts."""
+    of_key = (intent for intent in log.open_intents() if intent.subject.key == key)
+    return tuple(intent for intent in of_key if cluster.is_same(intent.cluster) is not False)
 
 
 def predict(
@@ -98,16 +56,12 @@ def predict(
     cluster: ClusterIdentity,
     accepted: Acceptances = _NOTHING,
     was_patched: WasPatched | None = None,
-) -> Settlement:
-    """Say what became of an intent, and record nothing.
+) -> SettledIntent:
+    """Say what became of an intent, and record nothing; raises RemediationRefused where that must not be said here.
 
     Accepted may be ``unknown-cluster``, where nothing tells whether the intent is about this cluster, and
     ``other-cluster-id``, where it is of another etcd, the snapshot or data of which this one has. ``was_patched``
     is None where nothing here can open what an API server was to write.
-
-    Raises:
-        RemediationRefused: The intent is about another cluster, or nobody knows whether it is; ``other-cluster-id``
-            where it is of another etcd.
     """
     _refuse_other_cluster(intent, cluster, accepted)
     try:
@@ -116,7 +70,7 @@ def predict(
         held = hold_against(now, recorded, cluster, reading)
     except SourceError as exc:
         detail = f"how the key stands could not be read: {exc.message}"
-        return Settlement(intent=intent, outcome=Result.UNKNOWN, detail=detail)
+        return settled_intent(intent, Result.UNKNOWN, detail)
     outcome, detail = judge_reading(
         intent, reading, nothing_was_sent=_is_unconfirmed(intent), was_patched=was_patched
     )
@@ -134,13 +88,27 @@ def predict(
     was_put = outcome not in {Result.NOT_APPLIED, Result.ANOMALY}
     if was_put and present is not None and _is_its_write(intent, present):
         revision = present.mod_revision
-    return Settlement(
-        intent=intent,
-        outcome=outcome,
-        detail=f"{detail}; of another etcd, as was accepted: {other}" if other else detail,
+    return settled_intent(
+        intent,
+        outcome,
+        f"{detail}; of another etcd, as was accepted: {other}" if other else detail,
         header_revision=revision,
-        other_etcd=other,
-        warnings=(held.unseen,) if held.unseen else (),
+        other_etcd=unicode_text(other),
+        warnings=[unicode_text(held.unseen)] if held.unseen else [],
+    )
+
+
+def settled_intent(intent: Record, outcome: Result, detail: str, **known: Any) -> SettledIntent:
+    """Return what became of an intent, as it is published."""
+    return SettledIntent(
+        sequence=intent.link.sequence,
+        verb=intent.verb.value,
+        key=display(intent.subject.key),
+        key_base64=intent.subject.key,
+        backups=intent.backups,
+        outcome=outcome.value,
+        detail=unicode_text(detail),
+        **known,
     )
 
 
@@ -153,12 +121,12 @@ def settle_intent(
     cluster: ClusterIdentity,
     accepted: Acceptances = _NOTHING,
     was_patched: WasPatched | None = None,
-) -> Settlement:
+) -> SettledIntent:
     """Say what became of an intent, and record it; raises RemediationRefused or AuditError."""
     found = predict(now, intent, cluster=cluster, accepted=accepted, was_patched=was_patched)
     record = log.append(
         intent.closed_by(
-            found.outcome,
+            Result(found.outcome),
             operator=operator,
             detail=found.detail,
             header_revision=found.header_revision,
@@ -167,14 +135,13 @@ def settle_intent(
         )
     )
     # After the record: while the markers stand they prove that nothing was sent.
-    warnings = list(found.warnings)
-    if found.settled and _is_unconfirmed(intent):
-        try:
+    try:
+        if found.settled and _is_unconfirmed(intent):
             confirm_backups(intent)
-        except NotDurable as exc:
-            told = f"a backup keeps its marker, and proves nothing about the log: {exc.message}"
-            warnings.append(told)
-    return msgspec.structs.replace(found, record=record, warnings=tuple(warnings))
+    except NotDurable as exc:
+        told = f"a backup keeps its marker, and proves nothing about the log: {exc.message}"
+        found.warnings.append(unicode_text(told))
+    return msgspec.structs.replace(found, record=str(record))
 
 
 def _refuse_other_cluster(intent: Record, cluster: ClusterIdentity, accepted: Acceptances) -> None:
@@ -197,11 +164,8 @@ def _refuse_other_cluster(intent: Record, cluster: ClusterIdentity, accepted: Ac
 def refuse_other_store(now: Datastore, intent: Record) -> None:
     """Refuse an intent that is about another file of kine, or about an etcd where a file is read, or the other way.
 
-    A copy has the same cluster and the same keys, and says nothing of what stands there now. A file that such a
-    change has shown to be the one in use needs no such look.
-
-    Raises:
-        RemediationRefused: The backup of the intent names another place. One that cannot be read says nothing.
+    A copy has the same cluster and the same keys, and says nothing of what stands there now; nor does a backup that
+    cannot be read. Raises RemediationRefused.
     """
     here, made = now.file, ", ".join(_made_in(intent).endpoints)
     of_kine = made.startswith("/")
@@ -263,16 +227,14 @@ def judge_reading(
         f"the key was written since, to mod_revision {present.mod_revision} with {digest_of(present.value)}"
     )
     if intent.is_patch:  # only its value tells by whom
-        carried = (
-            Carried(None, "it was not examined") if was_patched is None else was_patched(intent, present)
-        )
+        carried = Carried(None, "it was not examined")
+        if was_patched is not None:
+            carried = was_patched(intent, present)
         if carried.ours:
             return Result.FIXED, f"{written}: its value opens, and carries the annotation of this intent"
         if carried.ours is None:
-            return (
-                Result.UNKNOWN,
-                f"{written}: by whom, only its value tells ({carried.why.removesuffix('.')})",
-            )
+            untold = f"by whom, only its value tells ({carried.why.removesuffix('.')})"
+            return Result.UNKNOWN, f"{written}: {untold}"
     elif _is_its_write(intent, present):
         once = f"the key was written once since, at mod_revision {present.mod_revision}"
         return _PUTS[intent.verb], f"{once}, and holds the bytes of the intent"

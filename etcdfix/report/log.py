@@ -100,7 +100,6 @@ class LogVerification(PublishedReport, frozen=True, kw_only=True):
         torn_size: Bytes of a write that was torn; 0 for none.
         open_intents: Sequences of intents without an outcome.
         compared_with: What remembers its records.
-        warnings: What to know although nothing is wrong with it.
         next_step: How to go on without a head file; "" where it has one.
     """
 
@@ -157,8 +156,12 @@ class SettledIntent(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one open intent.
 
     Attributes:
-        outcome: One word of the audit log; ``refused`` where nothing may be said here.
-        header_revision: etcd's, when the key was read.
+        outcome: One word of the audit log: ``not-applied``, ``applied-or-gone``, ``anomaly``, or what the change is
+            called where the key holds what it put; ``unknown`` leaves it open: how the key stands, or what it holds,
+            cannot be told now; ``refused`` where nothing may be said here.
+        header_revision: etcd's, when the key was read, 0 for no answer; where the key holds exactly what the intent
+            put, the revision of that, as the answer to the transaction would have said.
+        other_etcd: Why the intent is of another etcd, a clause, where that was accepted; else "".
         record: Of the outcome, ``SEQ:SHA256``; null where none was made.
         next_step: What to do, in a sentence; "" for nothing.
     """
@@ -172,9 +175,15 @@ class SettledIntent(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
     header_revision: int = 0
     record: str | None = None
+    other_etcd: str = ""
     warnings: list[str] = msgspec.field(default_factory=list)
     next_step: str = ""
     follow_ups: list[FollowUp] = msgspec.field(default_factory=list)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the intent is closed by it."""
+        return self.outcome != "unknown"
 
 
 class LogSettling(PublishedReport, frozen=True, kw_only=True):
@@ -197,9 +206,9 @@ class LogSettling(PublishedReport, frozen=True, kw_only=True):
         for one in self.intents:
             steps += [Step(one.next_step)] if one.next_step else []
             steps += [Step(follow_up.what, follow_up.command) for follow_up in one.follow_ups]
+        told = [". ".join([one.detail, *one.warnings]) for one in self.intents]
         rows = [
-            (one.sequence, one.outcome, ". ".join([one.detail, *one.warnings]), one.key)
-            for one in self.intents
+            (one.sequence, one.outcome, what, one.key) for one, what in zip(self.intents, told, strict=True)
         ]
         state = State.UNKNOWN if self.exit_code else State.WOULD_DO if self.dry_run else State.DONE
         return Document(
@@ -394,7 +403,8 @@ class BackupPruning(PublishedReport, frozen=True, kw_only=True):
         else:
             status = Status(State.UNKNOWN if self.stopped else State.DONE, f"{number} removed.")
         states = ["would go" if self.dry_run else "gone" if one.removed else "STAYS" for one in self.backups]
-        kept = Counter((one.reason, one.message) for one in self.kept).most_common()
+        counts = Counter((one.reason, one.message) for one in self.kept).most_common()
+        kept = [(number, *told) for told, number in counts]
         facts = [("Not old enough", str(self.younger) if self.younger else "")]
         if self.audit_log_head:
             facts += [("Audit log", self.audit_log), ("Head", self.audit_log_head)]
@@ -404,12 +414,7 @@ class BackupPruning(PublishedReport, frozen=True, kw_only=True):
             stakes=[*stopped, *self.warnings],
             sections=[
                 _backups("STATE", [one.row(state) for one, state in zip(self.backups, states, strict=True)]),
-                Table(
-                    title="Kept, although old enough",
-                    columns=_KEPT,
-                    rows=[(number, *why) for why, number in kept],
-                    noun="rule",
-                ),
+                Table(title="Kept, although old enough", columns=_KEPT, rows=kept, noun="rule"),
                 Facts(facts=facts),
             ],
         )

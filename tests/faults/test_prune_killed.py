@@ -9,11 +9,7 @@ from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.remediation.places import RecordPaths
 from tests.support.audit_logs import delete_with, killed_at_every_step
 from tests.support.backups import prune_all
-from tests.support.durable_steps import (
-    APPEND_STEPS,
-    REMOVE_ACTIONS,
-    step_names,
-)
+from tests.support.durable_steps import APPEND_STEPS, REMOVE_ACTIONS, step_names
 
 
 def test_killed_at_every_step_of_a_pruning(tmp_path: Path) -> None:

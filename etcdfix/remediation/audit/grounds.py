@@ -1,9 +1,7 @@
 """What a change rested on, for the record: configuration, encryption key, counts, release, and who was asked.
 
-It stands in the records of intent, dry run and outcome (annotation ``etcdfix.io/grounds``, compact JSON) and in the
-backup. The version of etcdfix stands beside it in both: ``userAgent`` of a record, ``tool`` of a backup.
-
-Nothing in it is key material or plaintext: an encryption key is named by its fingerprint, a KMS key id by its digest.
+It stands in records (annotation ``etcdfix.io/grounds``) and in the backup. Nothing in it is key material or plaintext:
+an encryption key is named by its fingerprint, a KMS key id by its digest.
 """
 
 from __future__ import annotations
@@ -15,11 +13,7 @@ from etcdfix.verdicts.key_loss import KeyCounts
 
 
 class RecordedAnswer(msgspec.Struct, frozen=True):
-    """What one API server said when it was asked for the object.
-
-    Attributes:
-        answer: What it came to, in one sentence or a status code.
-    """
+    """What one API server said when it was asked for the object, in one sentence or a status code."""
 
     server: str
     answer: str
@@ -30,17 +24,12 @@ class Grounds(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         configuration_sha256: ``sha256:<hex>`` of the EncryptionConfiguration; None where none was given.
-        no_encryption: ``--no-encryption`` said that there is none.
         rule: Rule of the configuration that holds for the resource, as in reports; "" for none.
-        transformer: Of the value (``aescbc/v1/key1``), "" for none.
         key_fingerprints: ``fp:…`` of the encryption key; several where keys share its name, none where it is not known.
-        kms_key_id_sha256: Digest of the KMS key id, "" for none.
         counts: Of the values under each of those keys (same rule, transformer and fingerprint), one for each
             fingerprint, or one where there is none; empty where they were not counted.
         release: Kubernetes release that was assumed (``1.34``), "" for every one that is known.
-        release_source: Where the release comes from (``--kubernetes-version``, a manifest), "" for none.
         warnings: TLS checks off, a password without TLS: one sentence each.
-        server_answers: Of the API servers that were asked for the object, in the order of asking.
         cluster: Which cluster it was, and what says so; None where that is not certain.
         peek: What was seen without checking tag or padding, one line of evidence each.
         disk_of_etcd: Device that holds the backups and also etcd's data on this machine; unset for none.

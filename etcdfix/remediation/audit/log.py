@@ -61,14 +61,7 @@ from etcdfix.remediation.audit.verify import (
     records_in,
     refuse_broken,
 )
-from etcdfix.remediation.durable import (
-    SafeDirectory,
-    Step,
-    announced,
-    no_step,
-    open_directory,
-    write_fully,
-)
+from etcdfix.remediation.durable import SafeDirectory, Step, announced, no_step, open_directory, write_fully
 
 RESERVE_SUFFIX: Final = ".reserve"
 """The file that keeps the room is the log's name and this."""
@@ -85,12 +78,7 @@ def _now() -> datetime:
 
 
 class AuditLog(Closing):
-    """A log that is open, locked and whole; made by :meth:`open`, and a context manager.
-
-    Attributes:
-        head: Its last record.
-        recovered: Path of each fragment that opening it set aside.
-    """
+    """A log that is open, locked and whole; ``recovered`` are the fragments that opening it set aside."""
 
     def __init__(
         self,
@@ -132,12 +120,7 @@ class AuditLog(Closing):
 
         ``create_directory`` makes the directory too, for the default one only. The record of a torn line
         names ``operator``, by default who runs this process.
-
-        Raises:
-            UnsafePlace: The directory or the file is not ours alone, or a link.
-            AuditLogBroken: The chain is broken.
-            AuditLogLocked: Somebody else is writing.
-            AuditError: It cannot be opened, read, or put right.
+        Raises UnsafePlace, AuditLogBroken, AuditLogLocked or AuditError.
         """
         operator = operator or Operator.of_this_process()
 
@@ -165,9 +148,8 @@ class AuditLog(Closing):
                 raise AuditLogLocked(
                     f"audit log {path}: {held_by(path)}", path=path, hint="wait for it to finish"
                 ) from exc
-            log = cls(
-                directory.path / path.name, directory, descriptor, step=step, clock=clock, syslog=syslog
-            )
+            whole = directory.path / path.name
+            log = cls(whole, directory, descriptor, step=step, clock=clock, syslog=syslog)
             on_failure.callback(log.close)
             log._begin(operator)
             on_failure.pop_all()
@@ -188,10 +170,7 @@ class AuditLog(Closing):
         """Keep room on the disk for the record of an outcome; call it before an intent is recorded.
 
         A file beside the log takes the room, and makes way when the record is written. Its bytes are random, so that
-        no file system makes less of them.
-
-        Raises:
-            AuditError: There is no such room, or an earlier append failed.
+        no file system makes less of them. Raises AuditError.
         """
         self._require_usable()
         self._reserved = True
@@ -223,11 +202,7 @@ class AuditLog(Closing):
         return draft
 
     def append(self, record: Record) -> Link:
-        """Write a record; it is on disk, read back, and named by the head file when this returns.
-
-        Raises:
-            AuditError: It could not be made durable, or tells the outcome of an intent that is not open.
-        """
+        """Write a record; it is on disk, read back, and named by the head file when this returns; raises AuditError."""
         return self.append_draft(self.draft(record))
 
     def append_draft(self, draft: Draft) -> Link:
@@ -320,9 +295,8 @@ class AuditLog(Closing):
         try:
             self._write_head()
         except NotDurable as exc:
-            raise self._error(
-                f"record {number} is written, but not named by the head file: {exc.message}"
-            ) from exc
+            problem = f"record {number} is written, but not named by the head file: {exc.message}"
+            raise self._error(problem) from exc
 
     def _write_head(self) -> None:
         data = f"{self.head}\n".encode()
@@ -340,9 +314,8 @@ class AuditLog(Closing):
             raise broken(self.path, "the path leads to another file than the one that is locked")
         size = os.fstat(self._descriptor).st_size
         if size != self._size:
-            raise broken(
-                self.path, f"it has {size} bytes, expected {self._size}: somebody wrote past the lock"
-            )
+            problem = f"it has {size} bytes, expected {self._size}: somebody wrote past the lock"
+            raise broken(self.path, problem)
 
     def _set_aside(self, torn_size: int, operator: Operator) -> None:
         """Set a torn last line aside, and record that; also what an earlier writer could not record any more."""

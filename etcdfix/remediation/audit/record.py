@@ -86,16 +86,11 @@ class Result(StrEnum):
     ANOMALY = "anomaly"
 
 
-CLOSING_TYPES: Final = frozenset({RecordType.OUTCOME, RecordType.SETTLED})
-"""Types of record that say what became of an intent."""
-
-
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """What a record is about.
 
     Attributes:
         key: Complete etcd key; empty for no key, and where part of it must not be shown.
-        api_version: Version within the group, "" where nobody knows it.
         mod_revision: As examined; 0 for a key that is not there.
         version: How often it had been written by then; 0 for a key that is not there, and where nobody knows.
     """
@@ -146,10 +141,7 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Link(msgspec.Struct, frozen=True):
-    """One place in the chain: a sequence and the SHA-256 of the record that has it, lower-case hex.
-
-    Prints as ``SEQ:SHA256``, the form that ``FILE.head`` and ``--expect-head`` use.
-    """
+    """One place in the chain: a sequence and the SHA-256 of the record that has it; prints as ``SEQ:SHA256``."""
 
     sequence: Sequence
     sha256: str
@@ -168,20 +160,16 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         cluster_uid: uid of namespace kube-system; "" where unknown.
         header_revision: Revision in the header of etcd's last answer; 0 for none.
-        value_sha256: Digest of the stored bytes, ``sha256:<hex>``; "" for none.
-        backups: Paths of the backup files, all with the same contents.
-        backup_sha256: ``content_sha256`` of these files; "" for none.
-        outcome: Only in a record that says what became of an intent.
+        value_sha256: Digest of the stored bytes, ``sha256:<hex>``, as are ``saved`` and ``previous``; "" for none.
+        backups: Paths of the backup files, all with the content ``backup_sha256``.
         detail: One sentence; that of an intent that puts a value ends with the digest of the value.
         accepted: Safety flags that were given and what they accepted (``--accept cluster-breaking``).
         grounds: What the change rests on; None where nothing is changed (a reveal, a torn line).
         way: How a value is written, as :class:`~etcdfix.copies.model.Way` says it; "" for a deletion.
         intent: Sequence of the intent that an outcome belongs to; 0 for none.
         audit_id: The same for an intent and its outcome.
-        saved: Digests of objects that were saved from API servers, ``sha256:<hex>``.
+        saved: Objects that were saved from API servers.
         at: When it was written, RFC 3339.
-        link: Its sequence and hash.
-        previous: ``sha256:<hex>`` of the record before it.
     """
 
     type: RecordType
@@ -221,7 +209,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def tells_outcome(self) -> bool:
         """Whether it says what became of an intent."""
-        return self.type in CLOSING_TYPES
+        return self.type in {RecordType.OUTCOME, RecordType.SETTLED}
 
     @property
     def closes(self) -> bool:
@@ -385,11 +373,7 @@ def _annotations(record: Record) -> dict[str, str]:
 
 
 def parse_event(line: bytes, length: int = 0) -> Event:
-    """Read one line; ``length`` is that of all of it, where it was too long to be taken whole.
-
-    Raises:
-        ValueError: The line is no record of ours, in words for a person.
-    """
+    """Read one line; ``length`` is that of all of it, where it was too long to be taken whole; raises ValueError."""
     if length > MAX_RECORD_SIZE:
         raise ValueError(f"it has {length} bytes, a record has at most {MAX_RECORD_SIZE}")
     try:
@@ -399,7 +383,7 @@ def parse_event(line: bytes, length: int = 0) -> Event:
 
 
 def parse_record(line: bytes, length: int = 0) -> Record:
-    """Read one record; raises what :func:`parse_event` raises."""
+    """Read one record; raises ValueError."""
     event = parse_event(line, length)
     try:
         told: dict[str, Any] = {}

@@ -19,13 +19,8 @@ _EVER: Final = 1 << 63
 
 def outcomes_of(path: Path, intent: Record) -> Iterator[Record]:
     """Yield what the log says became of an intent, oldest first; raises AuditLogUnreadable."""
-    for record in read_records(path):
-        if (
-            record.tells_outcome
-            and record.intent == intent.link.sequence
-            and record.audit_id == intent.audit_id
-        ):
-            yield record
+    told, asked = (intent.link.sequence, intent.audit_id), read_records(path)
+    yield from (one for one in asked if one.tells_outcome and (one.intent, one.audit_id) == told)
 
 
 def wrote(path: Path, intent: Record, present: StoredValue) -> bool:
@@ -33,9 +28,7 @@ def wrote(path: Path, intent: Record, present: StoredValue) -> bool:
 
     The revision of its transaction is in the outcome, and the digest of what was put ends the intent's detail.
     Revisions alone would not do: an etcd that was put back to an older state gives the same ones to other writes.
-
-    Raises:
-        AuditLogUnreadable: The log cannot be read.
+    Raises AuditLogUnreadable.
     """
     if (
         intent.verb not in _WRITES
@@ -55,10 +48,7 @@ def own_writes(path: Path, cluster_uid: str) -> dict[bytes, int]:
 
     A value that is not newer may be ours; where nobody knows what became of it, that revision is beyond any. A log
     that is not there says nothing. A record that does not name its cluster counts; so does each, where ``cluster_uid``
-    is "".
-
-    Raises:
-        AuditLogUnreadable: The log cannot be read.
+    is "". Raises AuditLogUnreadable.
     """
     found: dict[bytes, int] = {}
     unsettled: dict[int, bytes] = {}
@@ -78,9 +68,7 @@ def saved_digests(path: Path, cluster_uid: str) -> frozenset[str]:
     """Return the digests of objects that were saved from API servers of a cluster, as this log says.
 
     A log that is not there, and a record that does not name its cluster, are taken as by :func:`own_writes`.
-
-    Raises:
-        AuditLogUnreadable: The log cannot be read.
+    Raises AuditLogUnreadable.
     """
     rescued = (record for record in _of_cluster(path, cluster_uid) if record.type is RecordType.RESCUED)
     return frozenset(digest for record in rescued for digest in record.saved)

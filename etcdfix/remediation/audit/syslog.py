@@ -29,11 +29,7 @@ class _Handler(SysLogHandler):
 
 
 def parse_address(text: str) -> str | tuple[str, int]:
-    """Read ``--audit-syslog``: the path of a socket, or host and port.
-
-    Raises:
-        ConfigurationError: It is neither.
-    """
+    """Read ``--audit-syslog``: the path of a socket, or host and port; raises ConfigurationError."""
     if text.startswith("/") and "\0" not in text:
         return text
     with suppress(ValueError):  # also what is no name of a host

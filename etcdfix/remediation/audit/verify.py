@@ -87,15 +87,11 @@ class Verification(msgspec.Struct, kw_only=True):
     """What was found out about a log.
 
     Attributes:
-        records: Complete lines in the file.
-        head: Last record, as it is in the file.
-        named: The one that the head file names; None where there is none, or it is no head file.
-        size: Bytes up to the end of the last complete line.
-        torn_size: Bytes after it: a write that was torn; 0 for none.
+        named: The record that the head file names; None where there is none, or it is no head file.
+        size: Bytes up to the end of the last complete line; ``torn_size`` more come after it.
         findings: What is wrong, in the order of the file, at most ``MAX_FINDINGS``.
         open_intents: The intents without an outcome, by their sequences, in the order of the file.
         warnings: What to know although nothing is wrong with it, one sentence each.
-        head_missing: There is no head file: whether later records existed is open.
     """
 
     records: int = 0
@@ -134,11 +130,7 @@ class Verification(msgspec.Struct, kw_only=True):
 
 
 def check_chain(descriptor: int, head: bytes | None, anchors: Iterable[Anchor] = ()) -> Verification:
-    """Walk an open log from its beginning; ``head`` is what its head file holds, None where it has none.
-
-    Raises:
-        OSError: It cannot be read.
-    """
+    """Walk an open log; ``head`` is what its head file holds, None where it has none; raises OSError."""
     found = Verification(head_missing=head is None, named=None if head is None else _parse_head(head))
     remembered: dict[int, list[Anchor]] = {}
     if found.named is not None and found.named != BEGINNING:
@@ -161,14 +153,11 @@ def check_chain(descriptor: int, head: bytes | None, anchors: Iterable[Anchor] =
             found.head = Link(found.head.sequence + 1, "")
             continue
         _follow(found, record)
-        for anchor in remembered.get(record.link.sequence, ()):
+        number = record.link.sequence
+        for anchor in remembered.get(number, ()):
             if anchor.link != record.link:
-                which = f"record {record.link.sequence} is not the one that {anchor.source} names"
-                found.find(
-                    ChainFaultKind.EDITED,
-                    record.link.sequence,
-                    f"{which}: it was edited, or the log was rewritten",
-                )
+                which = f"record {number} is not the one that {anchor.source} names"
+                found.find(ChainFaultKind.EDITED, number, f"{which}: it was edited, or the log was rewritten")
     _judge_end(found, remembered)
     return found
 
@@ -213,8 +202,9 @@ def _judge_end(found: Verification, remembered: dict[int, list[Anchor]]) -> None
     if found.findings:
         return
     if named is not None and named.sequence == newest - 1:
-        behind = f"the head file is one record behind: a crash came before it could name record {newest}"
-        found.warnings.append(behind)
+        found.warnings.append(
+            f"the head file is one record behind: a crash came before it could name record {newest}"
+        )
     if named is None and newest not in remembered:
         found.warnings.append(
             f"whole up to record {newest}; nothing here can show that later records existed"
@@ -222,11 +212,7 @@ def _judge_end(found: Verification, remembered: dict[int, list[Anchor]]) -> None
 
 
 def parse_link(text: str) -> Link:
-    """Read ``SEQ:SHA256``; ``SEQ:sha256:<hex>`` is understood too.
-
-    Raises:
-        ConfigurationError: It is something else.
-    """
+    """Read ``SEQ:SHA256``; ``SEQ:sha256:<hex>`` is understood too; raises ConfigurationError."""
     if found := HEAD.fullmatch(text.strip()):
         return Link(int(found[1]), found[2].lower())
     raise ConfigurationError(
@@ -245,10 +231,7 @@ def _parse_head(raw: bytes) -> Link | None:
 def verify(path: Path, *, anchors: Iterable[Anchor] = (), wait_seconds: float = 10.0) -> Verification:
     """Verify an audit log and its head file; waits while somebody is writing.
 
-    A symbolic link is followed: nothing is written here.
-
-    Raises:
-        AuditLogUnreadable: The log, or its head file, cannot be read, or a writer holds it for too long.
+    A symbolic link is followed: nothing is written here. Raises AuditLogUnreadable.
     """
     head_file = path.with_name(path.name + HEAD_SUFFIX)
     with _reading(path, wait_seconds) as descriptor:
@@ -263,11 +246,7 @@ def verify(path: Path, *, anchors: Iterable[Anchor] = (), wait_seconds: float = 
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """Yield the records of a log as they stand there, without judging the chain; a torn last line is left out.
-
-    Raises:
-        AuditLogUnreadable: The log cannot be read, or a line of it is no record.
-    """
+    """Yield the records of a log, without judging the chain, and without a torn last line; or AuditLogUnreadable."""
     with _reading(path, by_its_writer=True) as descriptor:
         yield from records_in(descriptor, path)
 
@@ -297,11 +276,7 @@ def _each(descriptor: int, path: Path, parse: Callable[[bytes, int], T]) -> Iter
 
 
 def is_there(path: Path) -> bool:
-    """Say whether there is an audit log; the default one is made by the first change.
-
-    Raises:
-        AuditLogUnreadable: It cannot be told.
-    """
+    """Say whether there is an audit log; the default one is made by the first change; raises AuditLogUnreadable."""
     try:
         path.stat()
     except FileNotFoundError:
@@ -371,33 +346,25 @@ def held_by(path: Path) -> str:
         pass  # it lives, and belongs to somebody else
     except (OSError, ValueError, OverflowError):
         return "another process holds it"
-    who = (
-        f"{holder.user}@{holder.host} holds it since {holder.since}: {holder.command} (process {holder.pid})"
-    )
-    return safe_text(who)
+    who = f"{holder.user}@{holder.host} holds it since {holder.since}"
+    return safe_text(f"{who}: {holder.command} (process {holder.pid})")
 
 
-def broken(path: Path, problem: str, findings: Iterable[LogFault] = (), *, hint: str = "") -> AuditLogBroken:
+def broken(path: Path, problem: str, findings: Iterable[LogFault] = (), hint: str = "") -> AuditLogBroken:
     """Return the refusal to add to a log whose chain is broken; without a hint it says how to begin a new one."""
-    return AuditLogBroken(
-        f"audit log {path}: {problem}", path=path, findings=tuple(findings), hint=hint or _BEGIN_ANEW
-    )
+    hint, told = hint or _BEGIN_ANEW, f"audit log {path}: {problem}"
+    return AuditLogBroken(told, path=path, findings=tuple(findings), hint=hint)
 
 
 def refuse_broken(path: Path, found: Verification) -> None:
     """Refuse a log to which nothing may be added; raises AuditLogBroken."""
     if found.trouble:
-        raise broken(
-            path, found.trouble, found.findings, hint="" if found.findings else without_head(path, found.head)
-        )
+        hint = "" if found.findings else without_head(path, found.head)
+        raise broken(path, found.trouble, found.findings, hint)
 
 
 def trouble_with(path: Path) -> str:
-    """Say why a log cannot be relied upon, as a writer would find it; "" for one that is whole, or not there at all.
-
-    Raises:
-        AuditLogUnreadable: The log cannot be read.
-    """
+    """Say why a writer would not rely upon a log; "" for one that is whole, or not there; or AuditLogUnreadable."""
     if not is_there(path):
         return LOG_IS_GONE if is_gone(path) else ""
     return verify(path).trouble

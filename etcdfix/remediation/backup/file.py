@@ -35,15 +35,7 @@ import msgspec
 from msgspec import Meta
 
 from etcdfix import __version__
-from etcdfix.errors import (
-    AuditError,
-    BackupDamaged,
-    BackupNotDurable,
-    BackupUnreadable,
-    NotABackup,
-    NotDurable,
-    why,
-)
+from etcdfix.errors import AuditError, BackupDamaged, BackupUnreadable, NotABackup, NotDurable, why
 from etcdfix.inputs.inputfile import read_input
 from etcdfix.inputs.ownfiles import BACKUP_FAMILY, BACKUP_TAIL
 from etcdfix.model import ClusterIdentity, StoredValue, digest_of
@@ -101,11 +93,9 @@ class BackupCluster(msgspec.Struct, frozen=True):
     """Where the value came from.
 
     Attributes:
-        kube_system_uid: None where unknown.
         cluster_id: etcd's, lower-case hex.
         endpoints: As given; of kine its file.
-        identity: What names the cluster, and what says so; None where it is not certain that the value came from that
-            cluster.
+        identity: None where it is not certain that the value came from that cluster.
     """
 
     kube_system_uid: str | None
@@ -129,7 +119,6 @@ class BackupContent(msgspec.Struct, frozen=True, kw_only=True):
         version: 0 for unknown, as of kine.
         lease_ttl_seconds: What was left of it; None without a lease, or where etcd did not say; -1 for expired.
         stored_as_plaintext: The value was stored without the envelope of an encryption provider.
-        grounds: What the change rests on; None where the backup says nothing of it.
     """
 
     purpose: str
@@ -225,15 +214,7 @@ def make_content(
         value_size=len(stored.value),
         value_sha256=digest_of(stored.value),
         value_base64=stored.value,
-        verdict=in_unicode(
-            BackupVerdict(
-                outcome=verdict.outcome.value,
-                cause=None if verdict.cause is None else verdict.cause.value,
-                confidence=verdict.confidence.value,
-                message=verdict.message,
-                upstream_message=verdict.upstream_message,
-            )
-        ),
+        verdict=in_unicode(msgspec.convert(verdict, BackupVerdict, from_attributes=True)),
         cluster=in_unicode(cluster),
         operator=in_unicode(operator),
         reason=unicode_text(reason),
@@ -266,10 +247,7 @@ def encode_document(content: bytes, intent: BackupIntent) -> bytes:
 def read_backup(path: Path) -> Backup:
     """Read a backup file and check all of it. Links are followed, and anybody may own it: nothing is written.
 
-    Raises:
-        NotABackup: Something else.
-        BackupDamaged: Cut off, edited, or of another version.
-        BackupUnreadable: It cannot be read at all, or is larger than any backup.
+    Raises NotABackup, BackupDamaged or BackupUnreadable.
     """
     try:
         raw = read_input(path, most_bytes=MAX_BACKUP_SIZE)
@@ -319,14 +297,7 @@ def _contradiction(document: _Document, content: BackupContent) -> str:
 
 
 class BackupPlan:
-    """Backup files that are decided upon: names and contents are fixed, nothing is written yet.
-
-    Attributes:
-        content_sha256: What the intent calls them by.
-
-    Raises:
-        BackupNotDurable: No directory, one of them named twice, or the file would be too large to be read again.
-    """
+    """Backup files that are decided upon: names and contents are fixed, nothing is written yet; or NotDurable."""
 
     def __init__(
         self, content: BackupContent, directories: Sequence[SafeDirectory], *, sequence: int
@@ -348,14 +319,10 @@ class BackupPlan:
         elif len(self._encoded) > MAX_BACKUP_SIZE - _FRAME_SIZE:
             problem = f"the value is too large, {MAX_BACKUP_SIZE} bytes at most can be read again"
         if problem:
-            raise BackupNotDurable(f"backup {path}: {problem}", path=path, hint=hint)
+            raise NotDurable(f"backup {path}: {problem}", path=path, hint=hint)
 
     def write(self, intent: Link, *, audit_log: Path, step: Step = no_step) -> None:
-        """Write every file, each with its marker; if one fails, those already written are withdrawn.
-
-        Raises:
-            BackupNotDurable: One could not be made durable.
-        """
+        """Write every file, each with its marker, or none: what is written already is withdrawn, and NotDurable."""
         named = BackupIntent(intent.sequence, intent.sha256, unicode_text(str(audit_log)))
         document = encode_document(self._encoded, named)
         written: list[SafeDirectory] = []
@@ -364,21 +331,18 @@ class BackupPlan:
                 written.append(directory)
                 directory.create(self._name + MARKER_SUFFIX, _MARKER_TEXT, what="backup marker", step=step)
                 directory.create(self._name, document, what="backup", step=step)
-        except NotDurable as exc:
+        except NotDurable:
             for directory in written:
                 # The backup first: without its marker it would speak against the log.
                 with suppress(NotDurable):
                     directory.remove(self._name, what="backup withdrawn")
                     directory.remove(self._name + MARKER_SUFFIX, what="backup withdrawn")
-            raise BackupNotDurable(exc.message, path=exc.path, hint=exc.hint) from exc
+            raise
 
     def confirm(self, *, step: Step = no_step) -> None:
-        """Remove the markers, since the intent is in the log; or BackupNotDurable."""
-        try:
-            for directory in self._directories:
-                directory.remove(self._name + MARKER_SUFFIX, what="backup marker", step=step)
-        except NotDurable as exc:
-            raise BackupNotDurable(exc.message, path=exc.path, hint=exc.hint) from exc
+        """Remove the markers, since the intent is in the log; or NotDurable."""
+        for directory in self._directories:
+            directory.remove(self._name + MARKER_SUFFIX, what="backup marker", step=step)
 
 
 def record_intent(
@@ -391,14 +355,8 @@ def record_intent(
 ) -> Record:
     """Write the backups and then the intent; when this returns it, a transaction may be sent.
 
-    What the change rests on stands in the record, and is put into the backups from there: the two say the same.
-
-    The log is locked until the outcome is recorded; all directories must take the backup. Digest and backups
-    of the record are filled in here.
-
-    Raises:
-        BackupNotDurable: A backup is not durable. The log has no open intent of it.
-        AuditError: The intent is not durable. The backups keep their markers.
+    What the change rests on is put into the backups from the record; digest and paths of the backups into the record.
+    All directories must take the backup. Raises NotDurable or AuditError.
     """
     plan = BackupPlan(resting_on(content, record), directories, sequence=log.head.sequence + 1)
     draft = log.draft(
@@ -414,7 +372,7 @@ def record_intent(
     log.append_draft(draft)
     try:
         plan.confirm(step=step)
-    except BackupNotDurable as exc:
+    except NotDurable as exc:
         with suppress(AuditError):  # then the intent stays open, and settling finds that nothing was done
             log.append(draft.record.closed_by(Result.REFUSED, operator=record.operator, detail=exc.message))
         raise
@@ -436,7 +394,7 @@ def keep_second_backup(
     audit_log: Path,
     step: Step = no_step,
 ) -> BackupPlan:
-    """Write what a transaction gave back although another value was expected, everywhere or BackupNotDurable."""
+    """Write what a transaction gave back although another value was expected, everywhere or NotDurable."""
     plan = BackupPlan(content, directories, sequence=intent.link.sequence)
     plan.write(intent.link, audit_log=audit_log, step=step)
     plan.confirm(step=step)

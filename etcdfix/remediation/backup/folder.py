@@ -70,8 +70,8 @@ class FoundFile(msgspec.Struct, frozen=True, kw_only=True):
     """One file of a backup directory.
 
     Attributes:
-        what: The same for a person, half a sentence; "" for a whole backup.
-        backup: What it holds, without the value; None unless it is a backup that is whole.
+        what: What it is, half a sentence; "" for a whole backup.
+        backup: Without the value; None unless it is a backup that is whole.
         marked: Its marker stands beside it: the audit log may not have its intent.
         exposed: What is wrong with its owner, mode or names, one half sentence each.
     """
@@ -154,12 +154,9 @@ def anchors_in(files: Iterable[FoundFile], log: Path) -> list[Anchor]:
 
 
 def look_into(directory: Path | int, path: Path | None = None) -> Iterator[FoundFile]:
-    """Yield every file of a directory, in the order of their names; markers only where their backup is missing.
+    """Yield every file of a directory, by name; markers only where their backup is missing; or BackupUnreadable.
 
     ``directory`` is where it is, or an open descriptor of what is at ``path``.
-
-    Raises:
-        BackupUnreadable: It cannot be listed.
     """
     where = path if path is not None else Path(str(directory))
     opened = -1
@@ -239,10 +236,9 @@ class Listed(msgspec.Struct, kw_only=True):
     """One backup as the log has it: one content, in one or several files.
 
     Attributes:
-        content_sha256: What the log calls it by.
         at: When the record was written, RFC 3339.
         second: It was made of what a transaction gave back although another value was expected.
-        outcome: What became of the change; None while nobody knows.
+        outcome: None while nobody knows.
         pruned: Files that were to be removed, and the sequence of the record that says so.
     """
 
@@ -273,11 +269,7 @@ class Listed(msgspec.Struct, kw_only=True):
 
 
 class Account:
-    """All that a log says of backups.
-
-    Attributes:
-        listed: By ``content_sha256``, in the order in which they were made.
-    """
+    """All that a log says of backups, by ``content_sha256``, in the order in which they were made."""
 
     def __init__(self, records: Iterable[Record]) -> None:
         self.listed: dict[str, Listed] = {}
@@ -318,11 +310,7 @@ class Account:
 
 
 def intent_of(backup: Backup, audit_log: Path) -> Record | None:
-    """Return the intent of an audit log that this backup belongs to, by the word of the log; None for any other file.
-
-    Raises:
-        AuditLogUnreadable: The log cannot be read.
-    """
+    """Return the intent that a backup belongs to by the word of the log; None for another; or AuditLogUnreadable."""
     listed = Account(read_records(audit_log)).listing(backup)
     return None if listed is None else listed.intent
 
@@ -334,10 +322,7 @@ def unlisted_writes(
 
     A backup does not say what was put in its place, nor whether anything was; so any value there may be ours. What
     is damaged still has the name of its key, and counts too. Backups surely of another cluster do not.
-
-    Raises:
-        BackupUnreadable: A directory cannot be listed.
-        AuditLogUnreadable: The log cannot be read.
+    Raises BackupUnreadable or AuditLogUnreadable.
     """
     listed = {record.link for record in read_records(audit_log)} if is_there(audit_log) else set()
     found = set()

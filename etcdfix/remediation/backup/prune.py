@@ -4,10 +4,9 @@ Which ones may go is decided by the audit log alone, never by the file. Three ru
 the log does not mean exactly this file (``backup-unlisted``), nobody knows what became of its change (``backup-open``),
 or its change left nothing else of the object (``only-copy``, which can be accepted).
 
-The log is opened to write and stays locked, and everything is surveyed again. For each backup a record that its files
-are removed from here on is made durable; then each is read and compared once more, and removed. A crash between the
-two leaves a file that the log calls pruned; the next pruning removes it. Files are reached by plain name from the
-descriptors of the directories, and no link is followed.
+The log stays locked, and everything is surveyed again. For each backup a record that its files are removed from here on
+is made durable; then each is read and compared once more, and removed. A crash between the two leaves a file that the
+log calls pruned; the next pruning removes it. No link is followed.
 """
 
 from __future__ import annotations
@@ -86,11 +85,7 @@ def run_prune(
 ) -> BackupPruning:
     """Remove aged backups, or say which would go.
 
-    Raises:
-        RemediationRefused: It was not confirmed, or a directory is not ours alone; nothing was removed.
-        AuditError: The log cannot be relied upon, or not be written; nothing was removed.
-        AuditLogUnreadable: The log cannot be read; nothing was removed.
-        BackupUnreadable: A directory cannot be listed; nothing was removed.
+    Nothing was removed where it raises RemediationRefused, AuditError, AuditLogUnreadable or BackupUnreadable.
     """
     survey = survey_backups(request)
     if dry_run or not survey.backups:

@@ -12,7 +12,7 @@ import pytest
 
 from etcdfix import machine
 from etcdfix.commands.delete import DeleteRequest, run_delete
-from etcdfix.errors import AuditError, BackupNotDurable, UnsafePlace
+from etcdfix.errors import AuditError, NotDurable, UnsafePlace
 from etcdfix.model import ClusterIdentity, KnownBy, StoredValue, digest_of
 from etcdfix.remediation import commit as commit_module
 from etcdfix.remediation import places as places_module
@@ -206,7 +206,7 @@ def test_second_backup_that_fails_hides_nothing(
         _previous(found).value = OTHER
 
     def fail(*_: object, **__: object) -> None:
-        raise BackupNotDurable("no space", path=registry.backups)
+        raise NotDurable("no space", path=registry.backups)
 
     _answer(lossy, change)
     monkeypatch.setattr(commit_module, "keep_second_backup", fail)

@@ -26,13 +26,13 @@ from etcdfix.remediation.durable import open_directory
 from etcdfix.remediation.same_etcd import Recorded, hold_against
 from etcdfix.remediation.settle import (
     Carried,
-    Settlement,
     judge_reading,
     open_intents_of,
     predict,
     refuse_other_store,
     settle_intent,
 )
+from etcdfix.report.log import SettledIntent
 from etcdfix.rules import Rule
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
 from etcdfix.testing.servers import EtcdServer
@@ -94,7 +94,7 @@ def settled(
     )  # fmt: skip
     assert etcd.revision() == before == found.header_revision
     event = list(read_records(path))[-1]
-    assert event.link == found.record
+    assert str(event.link) == found.record
     assert event.type == RecordType.SETTLED
     assert event.outcome == found.outcome
     assert event.detail == found.detail
@@ -102,10 +102,10 @@ def settled(
     assert event.audit_id == intent.audit_id
     assert verify(path).state is ChainState.WHOLE
     assert found.settled
-    return found.outcome
+    return Result(found.outcome)
 
 
-def settle_one(etcd: EtcdServer, path: Path, intent: Record, **given: Any) -> Settlement:
+def settle_one(etcd: EtcdServer, path: Path, intent: Record, **given: Any) -> SettledIntent:
     """Settle an intent of the cluster that is there."""
     with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
         here = ClusterIdentity.by_uid(UID)
@@ -201,7 +201,7 @@ def test_what_is_compacted_is_said(etcd: EtcdServer, path: Path, key: bytes) -> 
     etcd.put(key + b"-other", VALUE)
     etcd.compact()
     found = settle_one(etcd, path, intent)
-    assert found.outcome is Result.APPLIED_OR_GONE
+    assert found.outcome == Result.APPLIED_OR_GONE
     (warning,) = found.warnings
     assert f"revision {intent.subject.mod_revision} is compacted" in warning
 
@@ -374,7 +374,7 @@ def test_a_patch_is_known_by_what_the_value_carries(
             was_patched=was_patched,
         )
         assert log.open_intents() == (() if found.settled else (intent,))
-    assert found.outcome is result
+    assert found.outcome == result
     assert found.settled == (result is not Result.UNKNOWN)
     assert f"mod_revision {written}" in found.detail
     assert (carries.why if carries is not None else "only its value tells") in found.detail
@@ -389,7 +389,7 @@ def test_a_patch_that_was_never_done(etcd: EtcdServer, path: Path, key: bytes) -
             cluster=ClusterIdentity.by_uid(UID),
             was_patched=lambda _intent, _stored: Carried(True),
         )
-    assert found.outcome is Result.NOT_APPLIED  # it did not move: what it carries is not asked
+    assert found.outcome == Result.NOT_APPLIED  # it did not move: what it carries is not asked
     assert "could arrive later" in found.detail
 
 
@@ -449,7 +449,7 @@ def test_marker_stays_while_nobody_knows(
 
     monkeypatch.setattr(EtcdNow, "read_key", silent)
     found = settle_one(etcd, path, intent)
-    assert (found.outcome, found.warnings) == (Result.UNKNOWN, ())
+    assert (found.outcome, found.warnings) == (Result.UNKNOWN, [])
     assert marker.exists()
 
 
@@ -461,7 +461,7 @@ def test_no_answer_leaves_the_intent_open(start_etcd: StartEtcd, path: Path, key
         with AuditLog.open(path) as log:
             found = settle_intent(EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
             assert [i.link for i in log.open_intents()] == [intent.link]
-    assert found.outcome is Result.UNKNOWN
+    assert found.outcome == Result.UNKNOWN
     assert not found.settled
     assert found.header_revision == 0
     assert [event.outcome for event in read_records(path)] == [None, "unknown"]
@@ -505,7 +505,7 @@ def test_unknown_cluster_must_be_accepted(
         found = predict(EtcdNow(client), intent, cluster=cluster, accepted=accepted)
         with AuditLog.open(path) as log:
             settle_intent(EtcdNow(client), log, intent, OPERATOR, cluster=cluster, accepted=accepted)
-    assert found.outcome is Result.NOT_APPLIED
+    assert found.outcome == Result.NOT_APPLIED
     before, after = read_records(path)
     assert after.accepted == (*before.accepted, "--accept unknown-cluster")
 
@@ -592,9 +592,9 @@ def test_unconfirmed_backup_proves_that_nothing_was_sent(
         etcd.delete(key)
         with AuditLog.open(path) as log:
             found = settle_intent(EtcdNow(client), log, intent, OPERATOR, cluster=ClusterIdentity.by_uid(UID))
-    assert found.outcome is Result.NOT_APPLIED
+    assert found.outcome == Result.NOT_APPLIED
     assert "before anything was sent" in found.detail
-    assert found.warnings == ()
+    assert found.warnings == []
     assert not file.with_name(file.name + MARKER_SUFFIX).exists()
     assert [anchor.link for anchor in anchors_in(look_into(file.parent), path)] == [intent.link]
 
@@ -607,7 +607,7 @@ def test_marker_that_cannot_be_removed_is_told(
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), backups=(str(place / "a.json"),))
     place.chmod(0o777)
     found = settle_one(etcd, path, intent)
-    assert found.outcome is Result.NOT_APPLIED
+    assert found.outcome == Result.NOT_APPLIED
     (warning,) = found.warnings
     assert "keeps its marker" in warning
 
@@ -619,7 +619,7 @@ def test_backups_that_were_moved_away_need_no_confirming(
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), backups=(str(file),))
     etcd.delete(key)
     found = settle_one(etcd, path, intent)
-    assert (found.outcome, found.warnings) == (Result.APPLIED_OR_GONE, ())
+    assert (found.outcome, found.warnings) == (Result.APPLIED_OR_GONE, [])
 
 
 def test_open_intents_of_one_key_of_one_cluster(path: Path) -> None:

@@ -7,12 +7,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
+import msgspec
 import pytest
 
-from etcdfix.commands.settle import exit_code_of, settle_log, settled_intent
+from etcdfix.commands.settle import advised, exit_code_of, settle_log
 from etcdfix.model import ClusterIdentity
 from etcdfix.remediation.audit.record import Record, Result, Verb
 from etcdfix.remediation.cluster import Acceptances
+from etcdfix.remediation.settle import settled_intent
+from etcdfix.report.log import SettledIntent
 from etcdfix.text.commands import RunOptions
 from tests.support.audit_logs import own_directory, write_log
 
@@ -40,9 +43,9 @@ def test_nobody_is_asked_where_no_intent_is_open(tmp_path: Path) -> None:
 
 def item(
     result: Result, verb: Verb = Verb.DELETE, backups: tuple[str, ...] = ("/b/1.json",), uid: str = "u"
-) -> Any:
+) -> tuple[Any, SettledIntent]:
     """Return one intent that was worked through."""
-    intent = SimpleNamespace(
+    intent: Any = SimpleNamespace(
         link=SimpleNamespace(sequence=1),
         verb=verb,
         backups=backups,
@@ -50,23 +53,15 @@ def item(
         subject=SimpleNamespace(key=b"/registry/secrets/shop/db"),
         cluster=ClusterIdentity.by_uid(uid),
     )
-    return SimpleNamespace(
-        intent=intent,
-        outcome=result,
-        detail="seen",
-        header_revision=7,
-        warnings=(),
-        record=None,
-        other_etcd="",
-    )
+    return intent, settled_intent(intent, result, "seen", header_revision=7)
 
 
 ETCD, KINE = RunOptions(), RunOptions(source=("--kine", "/srv/state.db"))
 
 
-def settled_one(found: Any, run: RunOptions = ETCD) -> tuple[str, dict[str, str]]:
+def settled_one(found: tuple[Any, SettledIntent], run: RunOptions = ETCD) -> tuple[str, dict[str, str]]:
     """Return what to do about one intent: a sentence, and commands."""
-    one = settled_intent(Path("/l"), found, run)
+    one = advised(Path("/l"), found[0], found[1], run)
     return one.next_step, {each.what: each.command.line(run) for each in one.follow_ups}
 
 
@@ -85,8 +80,8 @@ def test_only_a_deletion_that_may_have_happened_is_to_be_undone(
 
 def test_what_stays_open_says_what_would_tell() -> None:
     """Without a revision etcd gave no answer; with one, it gave a value that could not be examined."""
-    silent, unexamined = item(Result.UNKNOWN), item(Result.UNKNOWN, Verb.FIX)
-    silent.header_revision = 0
+    (intent, answered), unexamined = item(Result.UNKNOWN), item(Result.UNKNOWN, Verb.FIX)
+    silent = intent, msgspec.structs.replace(answered, header_revision=0)
     assert "etcd answers" in settled_one(silent)[0]
     assert "the file can be read" in settled_one(silent, KINE)[0]
     assert [*settled_one(unexamined)[1].values()] == ["etcdfix explain /registry/secrets/shop/db"]

@@ -176,11 +176,7 @@ def test_an_outcome_belongs_to_its_intent(result: Result, status: str, code: int
 
 @pytest.mark.parametrize(
     ("kind", "verb"),
-    [
-        (RecordType.DRY_RUN, Verb.DELETE),
-        (RecordType.REVEAL, Verb.REVEAL),
-        (RecordType.DRY_RUN, Verb.UNDO),
-    ],
+    [(RecordType.DRY_RUN, Verb.DELETE), (RecordType.REVEAL, Verb.REVEAL), (RecordType.DRY_RUN, Verb.UNDO)],
 )
 def test_only_the_unsafe_deletion_has_upstreams_annotation(kind: RecordType, verb: Verb) -> None:
     event = json.loads(placed(entry(kind, verb=verb), BEGINNING, at=NOON).line)

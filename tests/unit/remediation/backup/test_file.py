@@ -14,14 +14,7 @@ import msgspec
 import pytest
 
 from etcdfix import __version__
-from etcdfix.errors import (
-    AuditError,
-    BackupDamaged,
-    BackupNotDurable,
-    BackupUnreadable,
-    NotABackup,
-    NotDurable,
-)
+from etcdfix.errors import AuditError, BackupDamaged, BackupUnreadable, NotABackup, NotDurable
 from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Link, RecordType, Result, parse_record
@@ -235,11 +228,7 @@ class TestReading:
             (b'"mod_revision":41', b'"mod_revision":0', "the document does not"),
             (b'"sequence":7', b'"sequence":0', "the document does not"),
             (b'"reason":"', b'"reason":"\xff', "the document does not"),
-            (
-                b'"tool":',
-                b'"x":' + b"[" * 50_000 + b"]" * 50_000 + b',"tool":',
-                "the document does not",
-            ),
+            (b'"tool":', b'"x":' + b"[" * 50_000 + b"]" * 50_000 + b',"tool":', "the document does not"),
             (b"is lost", b"is fine", "content_sha256 is not the digest"),
             (b'"sha256":"abab', b'"sha256":"xbab', "the document does not"),
             (b"etcdfix/audit.jsonl", b"etcdfix\\u0000/audit.jsonl", "the path of its audit log is none"),
@@ -318,7 +307,7 @@ class TestWriting:
     @pytest.mark.parametrize("at", WRITE_STEPS)
     def test_all_or_nothing(self, directories: list[SafeDirectory], at: str, skip: int) -> None:
         plan = BackupPlan(content(), directories, sequence=7)
-        with pytest.raises(BackupNotDurable, match="No space left") as caught:
+        with pytest.raises(NotDurable, match="No space left") as caught:
             plan.write(INTENT, audit_log=Path("/a"), step=FailAt(at, skip=skip))
         assert caught.value.exit_code == 4
         assert caught.value.path.parent.name == ("one", "two")[skip]
@@ -332,21 +321,18 @@ class TestWriting:
 
         monkeypatch.setattr(SafeDirectory, "remove", stuck)
         plan = BackupPlan(content(), directories, sequence=7)
-        with pytest.raises(BackupNotDurable, match="No space left"):
+        with pytest.raises(NotDurable, match="No space left"):
             plan.write(INTENT, audit_log=Path("/a"), step=FailAt("backup: before write file", skip=1))
         name = plan.paths[0].name
         assert directories[0].names() == [name, name + MARKER_SUFFIX]
         assert anchors_of(directories, Path("/a")) == []
 
     def test_no_directory(self) -> None:
-        with pytest.raises(BackupNotDurable, match="no directory"):
+        with pytest.raises(NotDurable, match="no directory"):
             BackupPlan(content(), [], sequence=1)
 
     def test_one_directory_twice(self, directories: list[SafeDirectory], folder: Path) -> None:
-        with (
-            open_directory(folder / "two") as again,
-            pytest.raises(BackupNotDurable, match="named twice"),
-        ):
+        with open_directory(folder / "two") as again, pytest.raises(NotDurable, match="named twice"):
             BackupPlan(content(), [*directories, again], sequence=1)
 
     def test_the_largest_that_can_be_read_again(
@@ -356,7 +342,7 @@ class TestWriting:
         monkeypatch.setattr(backup_file, "MAX_BACKUP_SIZE", size)
         assert BackupPlan(content(), directories, sequence=1).paths
         monkeypatch.setattr(backup_file, "MAX_BACKUP_SIZE", size - 1)
-        with pytest.raises(BackupNotDurable, match="too large"):
+        with pytest.raises(NotDurable, match="too large"):
             BackupPlan(content(), directories, sequence=1)
 
 
@@ -391,7 +377,7 @@ class TestIntent:
     def test_a_backup_that_fails_leaves_no_intent(
         self, log: AuditLog, directories: list[SafeDirectory]
     ) -> None:
-        with pytest.raises(BackupNotDurable, match="No space left"):
+        with pytest.raises(NotDurable, match="No space left"):
             record_intent(
                 log, entry(), content(), directories, step=FailAt("backup: after fsync file", skip=1)
             )
@@ -414,7 +400,7 @@ class TestIntent:
     def test_markers_that_cannot_be_removed_refuse(
         self, log: AuditLog, directories: list[SafeDirectory]
     ) -> None:
-        with pytest.raises(BackupNotDurable, match="backup marker"):
+        with pytest.raises(NotDurable, match="backup marker"):
             record_intent(
                 log, entry(), content(), directories, step=FailAt("backup marker: before unlink file")
             )
@@ -425,7 +411,7 @@ class TestIntent:
 
     def test_nor_that_recorded(self, folder: Path, directories: list[SafeDirectory]) -> None:
         step = FailAt("audit log: before write record", skip=1)
-        with AuditLog.open(folder / "audit.jsonl", step=step) as log, pytest.raises(BackupNotDurable):
+        with AuditLog.open(folder / "audit.jsonl", step=step) as log, pytest.raises(NotDurable):
             record_intent(
                 log, entry(), content(), directories, step=FailAt("backup marker: before unlink file")
             )

@@ -15,13 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.errors import (
-    AuditError,
-    AuditLogBroken,
-    AuditLogLocked,
-    BackupUnreadable,
-    UnsafePlace,
-)
+from etcdfix.errors import AuditError, AuditLogBroken, AuditLogLocked, BackupUnreadable, UnsafePlace
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.audit.syslog import Syslog

@@ -246,7 +246,7 @@ class _Run(NamedTuple):
         """See whether a backup could be made, without making one."""
         for directory in self.directories:
             self.step("preview only: probe backup directory")
-            probe(directory, step=self.step)
+            probe(directory)
         if self.change.content is not None:
             # Names, size and number of directories are looked at as for the real thing.
             content = resting_on(self.change.content, self.change.entry)
@@ -317,7 +317,7 @@ class _Run(NamedTuple):
     def _record(self) -> Record:
         entry, content = self.change.entry, self.change.content
         if content is not None:
-            return record_intent(self.log, entry, content, self.directories, step=self.step)
+            return record_intent(self.log, entry, content, self.directories)
         # Nothing is replaced, so there is nothing to back up.
         link = self.log.append(msgspec.structs.replace(entry, type=RecordType.INTENT))
         return self.log.intent(link.sequence)
@@ -347,11 +347,7 @@ class _Run(NamedTuple):
                     at=datetime.now(UTC),
                 )
                 resting, log = resting_on(content, entry), self.log.path
-                kept.append(
-                    keep_second_backup(
-                        resting, self.directories, intent=intent, audit_log=log, step=self.step
-                    )
-                )
+                kept.append(keep_second_backup(resting, self.directories, intent=intent, audit_log=log))
         except NotDurable as exc:
             # etcd was changed already: that must be told whatever else fails.
             said += f"; it could not be kept: {exc.message}"

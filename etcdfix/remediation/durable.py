@@ -74,9 +74,10 @@ def write_fully(descriptor: int, data: bytes) -> None:
 class SafeDirectory(Closing):
     """An open directory that is ours; files in it are reached through its descriptor, by plain name."""
 
-    def __init__(self, descriptor: int, path: Path) -> None:
+    def __init__(self, descriptor: int, path: Path, step: Step = no_step) -> None:
         self.descriptor = descriptor
         self.path = path
+        self.step = step
 
     def close(self) -> None:
         """Give the descriptor back; a second call does nothing."""
@@ -84,22 +85,22 @@ class SafeDirectory(Closing):
             os.close(self.descriptor)
             self.descriptor = -1
 
-    def create(self, name: str, data: bytes, *, what: str, step: Step = no_step) -> None:
+    def create(self, name: str, data: bytes, *, what: str) -> None:
         """Write a new file, mode 0600, on disk and read back when it returns; or none, and NotDurable."""
         path = self.path / name
         with ExitStack() as on_failure, _durably(what, path):
-            with announced(step, what, "create file"):
+            with announced(self.step, what, "create file"):
                 flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
                 descriptor = os.open(name, flags, 0o600, dir_fd=self.descriptor)
                 on_failure.callback(self.forget, name)
                 on_failure.callback(os.close, descriptor)
                 os.fchmod(descriptor, 0o600)  # whatever the umask took away
-            with announced(step, what, "write file"):
+            with announced(self.step, what, "write file"):
                 write_fully(descriptor, data)
-            with announced(step, what, "fsync file"):
+            with announced(self.step, what, "fsync file"):
                 os.fsync(descriptor)
-            self._fsync(what, step)
-            with announced(step, what, "read back"):
+            self._fsync(what)
+            with announced(self.step, what, "read back"):
                 # Clean pages go, so that the bytes come from where they were written to.
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
                 same = self.read(name, limit=len(data)) == data
@@ -108,23 +109,23 @@ class SafeDirectory(Closing):
             on_failure.pop_all()
         os.close(descriptor)
 
-    def replace(self, name: str, data: bytes, *, what: str, step: Step = no_step) -> None:
+    def replace(self, name: str, data: bytes, *, what: str) -> None:
         """Put ``data`` in the place of a file, all or nothing, by way of ``NAME.new``; raises NotDurable."""
         fresh = f"{name}.new"
         with _durably(what, self.path / name):
             with suppress(FileNotFoundError):
                 os.unlink(fresh, dir_fd=self.descriptor)
-            self.create(fresh, data, what=what, step=step)
-            with announced(step, what, "rename file"):
+            self.create(fresh, data, what=what)
+            with announced(self.step, what, "rename file"):
                 os.rename(fresh, name, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
-            self._fsync(what, step)
+            self._fsync(what)
 
-    def remove(self, name: str, *, what: str, step: Step = no_step) -> None:
+    def remove(self, name: str, *, what: str) -> None:
         """Remove a file, on disk before it returns; one that is gone already is fine; raises NotDurable."""
         with _durably(what, self.path / name):
-            with announced(step, what, "unlink file"), suppress(FileNotFoundError):
+            with announced(self.step, what, "unlink file"), suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=self.descriptor)
-            self._fsync(what, step)
+            self._fsync(what)
 
     def scribble(self, name: str, data: bytes) -> None:
         """Write a note that need not last, mode 0600; where that fails, there is none."""
@@ -153,7 +154,6 @@ class SafeDirectory(Closing):
         *,
         what: str,
         wait_seconds: float = 0.0,
-        step: Step = no_step,
         before_making: Callable[[], None] = lambda: None,
     ) -> int:
         """Open a file to append to, made where ``before_making`` does not refuse that, and lock it.
@@ -164,7 +164,7 @@ class SafeDirectory(Closing):
         for _ in range(_ATTEMPTS):
             with ExitStack() as on_failure:
                 with _durably(what, path):
-                    descriptor = self._open_or_make(name, what, step, before_making)
+                    descriptor = self._open_or_make(name, what, before_making)
                     on_failure.callback(os.close, descriptor)
                     refuse_foreign_file(descriptor, path, what=what)
                     locked = lock(descriptor, fcntl.LOCK_EX, wait_seconds=deadline - time.monotonic())
@@ -176,20 +176,20 @@ class SafeDirectory(Closing):
                     return descriptor
         raise NotDurable(f"{what} {path}: it comes and goes", path=path)
 
-    def _open_or_make(self, name: str, what: str, step: Step, before_making: Callable[[], None]) -> int:
+    def _open_or_make(self, name: str, what: str, before_making: Callable[[], None]) -> int:
         with suppress(FileNotFoundError):
             return self._open(name, _APPEND)
         before_making()
-        with announced(step, what, "create file"):
+        with announced(self.step, what, "create file"):
             try:
                 descriptor = self._open(name, _APPEND | os.O_CREAT | os.O_EXCL)
             except FileExistsError:
                 return self._open(name, _APPEND)  # another process made it in between
         try:
             os.fchmod(descriptor, 0o600)  # whatever the umask took away
-            with announced(step, what, "fsync file"):
+            with announced(self.step, what, "fsync file"):
                 os.fsync(descriptor)
-            self._fsync(what, step)
+            self._fsync(what)
         except OSError:
             os.close(descriptor)
             raise
@@ -214,8 +214,8 @@ class SafeDirectory(Closing):
     def _open(self, name: str, flags: int) -> int:
         return os.open(name, flags, 0o600, dir_fd=self.descriptor)
 
-    def _fsync(self, what: str, step: Step) -> None:
-        with announced(step, what, "fsync directory"):
+    def _fsync(self, what: str) -> None:
+        with announced(self.step, what, "fsync directory"):
             os.fsync(self.descriptor)
 
 
@@ -267,7 +267,7 @@ def open_directory(path: Path, *, create: bool = False, step: Step = no_step) ->
             own = found.st_uid == os.geteuid() and not found.st_mode & stat.S_ISVTX
             hint = f"chmod go-w {resolved}" if own else "choose a directory of your own"
             _refuse_others(found, f"directory {resolved}", resolved, hint)
-            return SafeDirectory(os.open(".", _READABLE, dir_fd=descriptor), resolved)
+            return SafeDirectory(os.open(".", _READABLE, dir_fd=descriptor), resolved, step)
     finally:
         os.close(descriptor)
 
@@ -334,11 +334,11 @@ def _refuse_others(found: os.stat_result, whose: str, path: Path, hint: str) -> 
     raise UnsafePlace(f"{whose} {problem}", path=path, hint=hint)
 
 
-def probe(directory: SafeDirectory, *, step: Step = no_step) -> None:
+def probe(directory: SafeDirectory) -> None:
     """Prove by a real write, fsync, reading back and removal that files can be kept here; raises NotDurable."""
     name = f".etcdfix-probe-{os.urandom(8).hex()}"
-    directory.create(name, os.urandom(4096), what="probe", step=step)
-    directory.remove(name, what="probe", step=step)
+    directory.create(name, os.urandom(4096), what="probe")
+    directory.remove(name, what="probe")
 
 
 class Filesystem(msgspec.Struct, frozen=True):

@@ -82,9 +82,8 @@ def lasting_warnings(path: Path, *, named: bool) -> tuple[str, ...]:
     try:
         place = filesystem_kind(path)
     except OSError as exc:
-        raise UnsafePlace(
-            f"directory {path}: it cannot be told whether it would last: {why(exc)}", path=path
-        ) from exc
+        problem = f"directory {path}: it cannot be told whether it would last: {why(exc)}"
+        raise UnsafePlace(problem, path=path) from exc
     if not place.volatile:
         return ()
     warning = f"{path} is on {place.kind}: a restart of this machine empties it"

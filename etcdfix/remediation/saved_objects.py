@@ -55,9 +55,9 @@ _INDEX: Final = "index of saved objects"
 class RescueStore(Closing):
     """A directory of saved objects that is open, ours, and locked; made by :meth:`open`, and a context manager."""
 
-    def __init__(self, directory: SafeDirectory, descriptor: int, step: Step) -> None:
+    def __init__(self, directory: SafeDirectory, descriptor: int) -> None:
         self.path = directory.path
-        self._directory, self._descriptor, self._step = directory, descriptor, step
+        self._directory, self._descriptor, self._step = directory, descriptor, directory.step
         self._index_path = self.path / INDEX_NAME
         self._size = 0
         self._by_key: dict[bytes, list[SavedObject]] = {}
@@ -82,7 +82,7 @@ class RescueStore(Closing):
                     hint="wait for it, or choose another --rescued DIR",
                 ) from exc
             on_failure.callback(os.close, descriptor)
-            store = cls(directory, descriptor, step)
+            store = cls(directory, descriptor)
             store._begin()
             on_failure.pop_all()
         return store
@@ -142,7 +142,7 @@ class RescueStore(Closing):
             cluster_uid=cluster_uid,
         )
         if not self._stands(saved, raw):
-            self._directory.create(saved.file, raw, what=_WHAT, step=self._step)
+            self._directory.create(saved.file, raw, what=_WHAT)
         for known in self._by_key.get(key, ()):
             if known.file == saved.file:
                 return known

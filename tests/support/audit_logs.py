@@ -155,9 +155,11 @@ def delete_with(folder: Path, step: Step = no_step) -> None:
     """Do what a deletion does around its transaction; the file ``sent`` stands for the transaction."""
     with ExitStack() as stack:
         log = stack.enter_context(AuditLog.open(folder / "audit.jsonl", step=step))
-        directories = [stack.enter_context(open_directory(folder / name)) for name in ("one", "two")]
+        directories = [
+            stack.enter_context(open_directory(folder / name, step=step)) for name in ("one", "two")
+        ]
         log.reserve()
-        intent = record_intent(log, entry(), content(at=datetime.now(UTC)), directories, step=step)
+        intent = record_intent(log, entry(), content(at=datetime.now(UTC)), directories)
         step("transaction: before")
         (folder / "sent").touch()
         step("transaction: after")

@@ -1,22 +1,11 @@
 """The hash-chained record of what was done to a cluster: what is written, and what a crash leaves behind.
 
-A log that ``log verify`` would call tampered takes no further record: opening it walks the whole chain and
-compares its end with ``FILE.head``. Under the lock nobody else can write, so an append then checks only that the
-path still leads to this file and that the file still ends where we left it. Backups and written-down heads are
-compared by ``log verify`` alone.
+``docs/formats/audit-log.md`` has the steps of an append, and what the next writer does with what a crash left. Under
+the lock nobody else can write, so an append checks only that the path still leads to this file, and that the file ends
+where we left it. Backups and written-down heads are compared by ``log verify`` and ``log backups`` alone.
 
-An append is: write the line, fsync, read it back, then replace the head file (write, fsync, rename, fsync). So:
-
-- Stopped within the write: a last line without newline. The next writer saves the fragment as
-  ``FILE.torn-<sequence>-<digest>``, cuts it off, and records that; ``<sequence>`` is the one of that record.
-- Stopped before the head file was replaced: the head is one record behind. The next writer moves it on.
-- Stopped before the first head file was there: a log without a record. The next writer makes the head file, which
-  names record 0 then. A record without a head file is nobody's crash: whether the log went on is open.
-- A head that names a record which is not there, or more than one that it does not name: somebody did that.
-
-Room for the record of an outcome is kept from before its intent on (:meth:`AuditLog.reserve`): what was done must be
-told although the disk is full by then. A call that fails (a full disk) takes its own partial line back, and leaves the
-log object unusable: open it again. A syslog that cannot be reached stops nothing: :attr:`Syslog.warning` says so.
+What was done must be told although the disk is full by then: :meth:`AuditLog.reserve`. A call that fails takes its own
+partial line back, and leaves the log object unusable: open it again. A syslog that cannot be reached stops nothing.
 """
 
 from __future__ import annotations
@@ -86,7 +75,6 @@ class AuditLog(Closing):
         directory: SafeDirectory,
         descriptor: int,
         *,
-        step: Step,
         clock: Callable[[], datetime],
         syslog: Syslog | None,
     ) -> None:
@@ -96,7 +84,7 @@ class AuditLog(Closing):
         self._directory = directory
         self._descriptor = descriptor
         WRITTEN_HERE.add(file_of(descriptor))
-        self._step = step
+        self._step = directory.step
         self._clock = clock
         self._syslog = syslog
         self._size = 0
@@ -136,7 +124,6 @@ class AuditLog(Closing):
                     path.name,
                     what="audit log",
                     wait_seconds=wait_seconds,
-                    step=step,
                     before_making=refuse_gone,
                 )
             except UnsafePlace:
@@ -149,7 +136,7 @@ class AuditLog(Closing):
                     f"audit log {path}: {held_by(path)}", path=path, hint="wait for it to finish"
                 ) from exc
             whole = directory.path / path.name
-            log = cls(whole, directory, descriptor, step=step, clock=clock, syslog=syslog)
+            log = cls(whole, directory, descriptor, clock=clock, syslog=syslog)
             on_failure.callback(log.close)
             log._begin(operator)
             on_failure.pop_all()
@@ -176,7 +163,7 @@ class AuditLog(Closing):
         self._reserved = True
         name = self.path.name + RESERVE_SUFFIX
         try:
-            self._directory.create(name, os.urandom(RESERVE_SIZE), what="audit reserve", step=self._step)
+            self._directory.create(name, os.urandom(RESERVE_SIZE), what="audit reserve")
         except NotDurable as exc:
             raise self._error(
                 f"there is no room for the record of the outcome: {exc.message}",
@@ -190,7 +177,7 @@ class AuditLog(Closing):
         self._reserved = False
         # Where it stays, the record may still find room; the next writer removes it.
         with suppress(NotDurable):
-            self._directory.remove(self.path.name + RESERVE_SUFFIX, what="audit reserve", step=self._step)
+            self._directory.remove(self.path.name + RESERVE_SUFFIX, what="audit reserve")
 
     def draft(self, record: Record) -> Draft:
         """Give a record its place and its exact bytes, without writing anything; raises AuditError."""
@@ -300,7 +287,7 @@ class AuditLog(Closing):
 
     def _write_head(self) -> None:
         data = f"{self.head}\n".encode()
-        self._directory.replace(self.path.name + HEAD_SUFFIX, data, what="audit head", step=self._step)
+        self._directory.replace(self.path.name + HEAD_SUFFIX, data, what="audit head")
 
     def _take_back(self) -> None:
         # Nobody else writes while we hold the lock, so what stands after our end is our own partial line. Where this
@@ -327,7 +314,7 @@ class AuditLog(Closing):
             fragment = os.pread(self._descriptor, torn_size, self._size)
             # The digest in the name: stopped after this and started again, the same fragment gets the same name.
             name = prefix + hash_of(fragment)[:16]
-            self._directory.replace(name, fragment, what="audit fragment", step=self._step)
+            self._directory.replace(name, fragment, what="audit fragment")
             with announced(self._step, "audit log", "truncate file"):
                 os.ftruncate(self._descriptor, self._size)
             with announced(self._step, "audit log", "fsync file"):

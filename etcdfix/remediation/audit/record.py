@@ -1,10 +1,9 @@
 """One record of the audit log: what it says, and how it is written as a line.
 
 Format:
-    kube-apiserver 1.36, ``k8s.io/apiserver/pkg/apis/audit/v1/types.go`` (``Event``, ``ObjectReference``) and
-    ``k8s.io/apiserver/pkg/endpoints/handlers/delete.go`` (the annotation of an unsafe deletion). What is ours
+    kube-apiserver 1.36, ``k8s.io/apiserver/pkg/apis/audit/v1/types.go`` (``Event``, ``ObjectReference``). What is ours
     stands in annotations below ``etcdfix.io/``: text as it is, anything else as JSON, and nothing where there is
-    nothing to say.
+    nothing to say (``docs/formats/audit-log.md``).
 
     A record is one line of JSON, UTF-8, ended by one newline. Its hash is SHA-256 over all bytes of the line,
     the newline included: ``tail -n 1 FILE | sha256sum`` shows the head.

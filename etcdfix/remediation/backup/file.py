@@ -1,19 +1,7 @@
-r"""A backup of stored bytes: its format, how it is read and checked, and how it is written together with its intent.
+"""A backup of stored bytes: its format, how it is read and checked, and how it is written together with its intent.
 
-One file, five lines, one JSON document::
-
-    {"format":"etcdfix.backup/v1",
-    "content":{ what was stored, where, and why it is to go; see BackupContent },
-    "content_sha256":"sha256:<digest of the exact bytes of the content object>",
-    "intent":{"sequence":7,"sha256":"<hash of that record>","audit_log":"/var/lib/etcdfix/audit.jsonl"},
-    "document_sha256":"sha256:<digest of every byte of the file before ``,\n"document_sha256"``>"}
-
-No byte in a backup was decrypted by us; ``stored_as_plaintext`` says whether the value was stored unencrypted.
-
-A backup names its intent by hash, and the intent names its backups by digest: ``content_sha256`` covers the content
-alone and is fixed first; it and the paths go into the intent, whose hash is then known before anything is written;
-that goes into the file beside the content, and ``document_sha256`` covers both. The log stays locked from the draft to
-the append, so nobody takes the sequence in between.
+``docs/formats/backup.md`` has the format, and why backup and intent can name each other. The log stays locked from the
+draft to the append, so nobody takes the sequence in between.
 
 A crash between backup and intent leaves a file whose intent the log never saw, which must not look like a log
 whose end was cut off. So ``NAME.unconfirmed`` is written before the backup and removed once the intent is durable;
@@ -51,7 +39,7 @@ from etcdfix.remediation.audit.record import (
     microtime,
     unicode_text,
 )
-from etcdfix.remediation.durable import SafeDirectory, Step, no_step, open_directory
+from etcdfix.remediation.durable import SafeDirectory, open_directory
 from etcdfix.storagekey import display
 from etcdfix.text.safetext import safe_json
 from etcdfix.verdicts.judge import Verdict
@@ -321,7 +309,7 @@ class BackupPlan:
         if problem:
             raise NotDurable(f"backup {path}: {problem}", path=path, hint=hint)
 
-    def write(self, intent: Link, *, audit_log: Path, step: Step = no_step) -> None:
+    def write(self, intent: Link, *, audit_log: Path) -> None:
         """Write every file, each with its marker, or none: what is written already is withdrawn, and NotDurable."""
         named = BackupIntent(intent.sequence, intent.sha256, unicode_text(str(audit_log)))
         document = encode_document(self._encoded, named)
@@ -329,8 +317,8 @@ class BackupPlan:
         try:
             for directory in self._directories:
                 written.append(directory)
-                directory.create(self._name + MARKER_SUFFIX, _MARKER_TEXT, what="backup marker", step=step)
-                directory.create(self._name, document, what="backup", step=step)
+                directory.create(self._name + MARKER_SUFFIX, _MARKER_TEXT, what="backup marker")
+                directory.create(self._name, document, what="backup")
         except NotDurable:
             for directory in written:
                 # The backup first: without its marker it would speak against the log.
@@ -339,10 +327,10 @@ class BackupPlan:
                     directory.remove(self._name + MARKER_SUFFIX, what="backup withdrawn")
             raise
 
-    def confirm(self, *, step: Step = no_step) -> None:
+    def confirm(self) -> None:
         """Remove the markers, since the intent is in the log; or NotDurable."""
         for directory in self._directories:
-            directory.remove(self._name + MARKER_SUFFIX, what="backup marker", step=step)
+            directory.remove(self._name + MARKER_SUFFIX, what="backup marker")
 
 
 def record_intent(
@@ -350,8 +338,6 @@ def record_intent(
     record: Record,
     content: BackupContent,
     directories: Sequence[SafeDirectory],
-    *,
-    step: Step = no_step,
 ) -> Record:
     """Write the backups and then the intent; when this returns it, a transaction may be sent.
 
@@ -368,10 +354,10 @@ def record_intent(
             backup_sha256=plan.content_sha256,
         )
     )
-    plan.write(draft.record.link, audit_log=log.path, step=step)
+    plan.write(draft.record.link, audit_log=log.path)
     log.append_draft(draft)
     try:
-        plan.confirm(step=step)
+        plan.confirm()
     except NotDurable as exc:
         with suppress(AuditError):  # then the intent stays open, and settling finds that nothing was done
             log.append(draft.record.closed_by(Result.REFUSED, operator=record.operator, detail=exc.message))
@@ -379,11 +365,11 @@ def record_intent(
     return draft.record
 
 
-def confirm_backups(intent: Record, *, step: Step = no_step) -> None:
+def confirm_backups(intent: Record) -> None:
     """Remove the markers that a crash left beside the backups of an intent, which the log holds; or NotDurable."""
     for path in map(Path, intent.backups):
         with open_directory(path.parent) as directory:
-            directory.remove(path.name + MARKER_SUFFIX, what="backup marker", step=step)
+            directory.remove(path.name + MARKER_SUFFIX, what="backup marker")
 
 
 def keep_second_backup(
@@ -392,10 +378,9 @@ def keep_second_backup(
     *,
     intent: Record,
     audit_log: Path,
-    step: Step = no_step,
 ) -> BackupPlan:
     """Write what a transaction gave back although another value was expected, everywhere or NotDurable."""
     plan = BackupPlan(content, directories, sequence=intent.link.sequence)
-    plan.write(intent.link, audit_log=audit_log, step=step)
-    plan.confirm(step=step)
+    plan.write(intent.link, audit_log=audit_log)
+    plan.confirm()
     return plan

@@ -119,7 +119,7 @@ def prune_backups(
     """Remove what was agreed upon, as far as it may still go; raises what :func:`run_prune` raises."""
     path = request.places.log_path
     with ExitStack() as stack:
-        directories = _open_directories(stack, request)
+        directories = _open_directories(stack, request, step)
         log = stack.enter_context(
             AuditLog.open(path, step=step, operator=operator, syslog=request.places.syslog)
         )
@@ -132,7 +132,7 @@ def prune_backups(
                 stopped = f"{held[0]} arrived" if held else ""
                 try:
                     if not stopped and name in going:
-                        report.kept.extend(_prune(log, going[name], directories, request, operator, step))
+                        report.kept.extend(_prune(log, going[name], directories, request, operator))
                         report.backups.extend(one.row for one in going[name])
                 except EtcdfixError as exc:
                     if not report.backups:
@@ -152,8 +152,8 @@ def prune_backups(
         )
 
 
-def _open_directories(stack: ExitStack, request: PruneRequest) -> list[SafeDirectory]:
-    return [stack.enter_context(open_directory(path)) for path in request.places.directories]
+def _open_directories(stack: ExitStack, request: PruneRequest, step: Step = no_step) -> list[SafeDirectory]:
+    return [stack.enter_context(open_directory(path, step=step)) for path in request.places.directories]
 
 
 def _look(directories: Sequence[SafeDirectory]) -> list[FoundFile]:
@@ -231,7 +231,6 @@ def _prune(
     directories: Sequence[SafeDirectory],
     request: PruneRequest,
     operator: Operator,
-    step: Step,
 ) -> Iterator[BackupFinding]:
     """Remove the files of one backup, up to the first that cannot be removed, which is yielded."""
     intent, row = going[0].listed.intent, going[0].row
@@ -260,7 +259,7 @@ def _prune(
             problem = now.what or "; ".join(now.exposed) or "it is not the one that the audit log means"
         else:
             try:
-                directory.remove(file.path.name, what="backup pruned", step=step)
+                directory.remove(file.path.name, what="backup pruned")
                 row.removed = True
             except EtcdfixError as exc:
                 problem = exc.message

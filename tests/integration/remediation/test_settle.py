@@ -584,8 +584,12 @@ def test_unconfirmed_backup_proves_that_nothing_was_sent(
         of_here = msgspec.structs.replace(CLUSTER, cluster_id=f"{client.cluster_id:x}")
         kept = content(stored, at=datetime.now(UTC), cluster=of_here)
         wanted = entry(subject=about(key, stored.mod_revision), header_revision=stored.mod_revision)
-        with AuditLog.open(path) as log, open_directory(tmp_path / "one") as directory, pytest.raises(Killed):
-            record_intent(log, wanted, kept, [directory], step=die)
+        with (
+            AuditLog.open(path) as log,
+            open_directory(tmp_path / "one", step=die) as directory,
+            pytest.raises(Killed),
+        ):
+            record_intent(log, wanted, kept, [directory])
         (intent,) = verify(path).open_intents.values()
         (file,) = map(Path, intent.backups)
         assert anchors_in(look_into(file.parent), path) == []

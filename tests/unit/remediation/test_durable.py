@@ -207,8 +207,9 @@ class TestCreate:
     def test_file_is_whole_private_and_announced(self, directory: SafeDirectory) -> None:
         seen: list[str] = []
         umask = os.umask(0o777)
+        directory.step = seen.append
         try:
-            directory.create("a", b"bytes", what="backup", step=seen.append)
+            directory.create("a", b"bytes", what="backup")
         finally:
             os.umask(umask)
         path = directory.path / "a"
@@ -221,8 +222,9 @@ class TestCreate:
         self, directory: SafeDirectory, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         calls = Calls(monkeypatch)
-        directory.replace("a", b"bytes", what="head", step=calls)
-        directory.remove("a", what="head", step=calls)
+        directory.step = calls
+        directory.replace("a", b"bytes", what="head")
+        directory.remove("a", what="head")
         assert calls.between() == [
             ("head: write file", "write file"),
             ("head: fsync file", "fsync file"),
@@ -258,8 +260,9 @@ class TestCreate:
     @pytest.mark.parametrize("at", step_names("backup", FILE_ACTIONS))
     def test_failure_leaves_nothing(self, directory: SafeDirectory, at: str) -> None:
         before = open_descriptors()
+        directory.step = FailAt(at)
         with pytest.raises(NotDurable, match=r"backup .*/a: No space left on device") as caught:
-            directory.create("a", b"bytes", what="backup", step=FailAt(at))
+            directory.create("a", b"bytes", what="backup")
         assert directory.names() == []
         assert caught.value.path == directory.path / "a"
         assert open_descriptors() == before
@@ -270,8 +273,9 @@ class TestCreate:
             if name == "backup: before read back":
                 (directory.path / "a").write_bytes(other)
 
+        directory.step = change
         with pytest.raises(NotDurable, match="other bytes came back"):
-            directory.create("a", b"bytes", what="backup", step=change)
+            directory.create("a", b"bytes", what="backup")
         assert directory.names() == []
 
     def test_full_disk(self, tmp_path: Path) -> None:
@@ -287,7 +291,8 @@ class TestReplaceAndRemove:
         seen: list[str] = []
         directory.replace("head", b"1", what="audit head")
         (directory.path / "head.new").write_bytes(b"half")  # as a crash leaves it
-        directory.replace("head", b"2", what="audit head", step=seen.append)
+        directory.step = seen.append
+        directory.replace("head", b"2", what="audit head")
         assert (directory.path / "head").read_bytes() == b"2"
         assert seen == list(step_names("audit head", REPLACE_ACTIONS))
         assert directory.names() == ["head"]
@@ -303,22 +308,25 @@ class TestReplaceAndRemove:
     @pytest.mark.parametrize("at", sorted(set(step_names("audit head", REPLACE_ACTIONS))))
     def test_failure_leaves_the_old_or_the_new(self, directory: SafeDirectory, at: str) -> None:
         directory.replace("head", b"old", what="audit head")
+        directory.step = FailAt(at)
         with pytest.raises(NotDurable, match="No space left"):
-            directory.replace("head", b"new", what="audit head", step=FailAt(at))
+            directory.replace("head", b"new", what="audit head")
         assert (directory.path / "head").read_bytes() == (b"new" if "after rename" in at else b"old")
 
     def test_remove(self, directory: SafeDirectory) -> None:
         seen: list[str] = []
         directory.create("a", b"", what="backup")
         for _ in range(2):
-            directory.remove("a", what="backup", step=seen.append)
+            directory.step = seen.append
+            directory.remove("a", what="backup")
         assert directory.names() == []
         assert seen == list(step_names("backup", REMOVE_ACTIONS)) * 2
 
     def test_remove_fails(self, directory: SafeDirectory) -> None:
         directory.create("a", b"", what="backup")
+        directory.step = FailAt("backup: before unlink file", errno.EIO)
         with pytest.raises(NotDurable, match=r"backup .*/a: Input/output error"):
-            directory.remove("a", what="backup", step=FailAt("backup: before unlink file", errno.EIO))
+            directory.remove("a", what="backup")
         assert directory.names() == ["a"]
 
 
@@ -386,14 +394,16 @@ class TestForeignFiles:
 class TestProbe:
     def test_leaves_nothing(self, directory: SafeDirectory) -> None:
         seen: list[str] = []
-        probe(directory, step=seen.append)
+        directory.step = seen.append
+        probe(directory)
         assert directory.names() == []
         assert seen == list(step_names("probe", PROBE_ACTIONS))
 
     @pytest.mark.parametrize("at", sorted(set(step_names("probe", PROBE_ACTIONS))))
     def test_failure(self, directory: SafeDirectory, at: str) -> None:
+        directory.step = FailAt(at)
         with pytest.raises(NotDurable, match=r"probe .*: No space left"):
-            probe(directory, step=FailAt(at))
+            probe(directory)
 
 
 MOUNTS = r"""22 27 0:21 / /proc rw,relatime - proc proc rw

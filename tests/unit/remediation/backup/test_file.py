@@ -30,7 +30,7 @@ from etcdfix.remediation.backup.file import (
     record_intent,
 )
 from etcdfix.remediation.backup.folder import anchors_in, intent_of, look_into
-from etcdfix.remediation.durable import SafeDirectory, open_directory
+from etcdfix.remediation.durable import SafeDirectory, Step, no_step, open_directory
 from tests.support.audit_logs import CLUSTER, GROUNDS, KEY, OPERATOR, STORED, content, entry
 from tests.support.durable_steps import CONFIRM_STEPS, WRITE_STEPS, FailAt
 
@@ -282,6 +282,11 @@ def anchors_of(directories: list[SafeDirectory], log: Path) -> list[Anchor]:
     return anchors_in([file for one in directories for file in look_into(one.path)], log)
 
 
+def step_with(directories: list[SafeDirectory], step: Step) -> None:
+    for directory in directories:
+        directory.step = step
+
+
 class TestWriting:
     def test_names_say_nothing_of_the_key(self, directories: list[SafeDirectory]) -> None:
         evil = msgspec.structs.replace(STORED, key=b"/registry/secrets/../../etc/passwd\n")
@@ -294,12 +299,13 @@ class TestWriting:
     def test_marker_comes_first_and_goes_last(self, directories: list[SafeDirectory]) -> None:
         plan = BackupPlan(content(), directories, sequence=7)
         seen: list[str] = []
-        plan.write(INTENT, audit_log=Path("/a"), step=seen.append)
+        step_with(directories, seen.append)
+        plan.write(INTENT, audit_log=Path("/a"))
         assert seen == [*WRITE_STEPS, *WRITE_STEPS]
         for directory, path in zip(directories, plan.paths, strict=True):
             assert directory.names() == [path.name, path.name + MARKER_SUFFIX]
         seen.clear()
-        plan.confirm(step=seen.append)
+        plan.confirm()
         assert seen == [*CONFIRM_STEPS, *CONFIRM_STEPS]
         assert [directory.names() for directory in directories] == [[path.name] for path in plan.paths]
 
@@ -307,8 +313,9 @@ class TestWriting:
     @pytest.mark.parametrize("at", WRITE_STEPS)
     def test_all_or_nothing(self, directories: list[SafeDirectory], at: str, skip: int) -> None:
         plan = BackupPlan(content(), directories, sequence=7)
+        step_with(directories, FailAt(at, skip=skip))
         with pytest.raises(NotDurable, match="No space left") as caught:
-            plan.write(INTENT, audit_log=Path("/a"), step=FailAt(at, skip=skip))
+            plan.write(INTENT, audit_log=Path("/a"))
         assert caught.value.exit_code == 4
         assert caught.value.path.parent.name == ("one", "two")[skip]
         assert [directory.names() for directory in directories] == [[], []]
@@ -321,8 +328,9 @@ class TestWriting:
 
         monkeypatch.setattr(SafeDirectory, "remove", stuck)
         plan = BackupPlan(content(), directories, sequence=7)
+        step_with(directories, FailAt("backup: before write file", skip=1))
         with pytest.raises(NotDurable, match="No space left"):
-            plan.write(INTENT, audit_log=Path("/a"), step=FailAt("backup: before write file", skip=1))
+            plan.write(INTENT, audit_log=Path("/a"))
         name = plan.paths[0].name
         assert directories[0].names() == [name, name + MARKER_SUFFIX]
         assert anchors_of(directories, Path("/a")) == []
@@ -377,12 +385,12 @@ class TestIntent:
     def test_a_backup_that_fails_leaves_no_intent(
         self, log: AuditLog, directories: list[SafeDirectory]
     ) -> None:
+        step_with(directories, FailAt("backup: after fsync file", skip=1))
         with pytest.raises(NotDurable, match="No space left"):
-            record_intent(
-                log, entry(), content(), directories, step=FailAt("backup: after fsync file", skip=1)
-            )
+            record_intent(log, entry(), content(), directories)
         assert log.head.sequence == 0
         assert [directory.names() for directory in directories] == [[], []]
+        step_with(directories, no_step)
         assert record_intent(log, entry(), content(), directories).link.sequence == 1
 
     def test_an_intent_that_fails_leaves_marked_backups(
@@ -400,10 +408,9 @@ class TestIntent:
     def test_markers_that_cannot_be_removed_refuse(
         self, log: AuditLog, directories: list[SafeDirectory]
     ) -> None:
+        step_with(directories, FailAt("backup marker: before unlink file"))
         with pytest.raises(NotDurable, match="backup marker"):
-            record_intent(
-                log, entry(), content(), directories, step=FailAt("backup marker: before unlink file")
-            )
+            record_intent(log, entry(), content(), directories)
         assert log.open_intents() == ()
         outcome = parse_record(log.path.read_bytes().splitlines()[1])
         assert outcome.outcome == Result.REFUSED
@@ -411,10 +418,9 @@ class TestIntent:
 
     def test_nor_that_recorded(self, folder: Path, directories: list[SafeDirectory]) -> None:
         step = FailAt("audit log: before write record", skip=1)
+        step_with(directories, FailAt("backup marker: before unlink file"))
         with AuditLog.open(folder / "audit.jsonl", step=step) as log, pytest.raises(NotDurable):
-            record_intent(
-                log, entry(), content(), directories, step=FailAt("backup marker: before unlink file")
-            )
+            record_intent(log, entry(), content(), directories)
         found = verify(folder / "audit.jsonl")
         assert (found.state, list(found.open_intents)) == (ChainState.UNFINISHED, [1])
         with AuditLog.open(folder / "audit.jsonl") as log:

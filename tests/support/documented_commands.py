@@ -142,6 +142,8 @@ def _is_placeholder(word: str) -> bool:
 
 def _check_ours(words: list[str], *, whole: bool) -> None:
     """Have click take the words apart as if the command were called, with a value for each placeholder."""
+    if words == ["help", "options"]:
+        return
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"] if not any(map(_is_placeholder, words)) else ["--help"]
     for _ in range(_MOST_PLACEHOLDERS):

@@ -96,7 +96,7 @@ class Replay:
 
     def play(self) -> None:
         """Play all of it; nothing in it is left to chance."""
-        with mock.patch("etcdfix.encryption.encrypt.secrets.token_bytes", random.Random(1).randbytes):
+        with mock.patch("secrets.token_bytes", random.Random(1).randbytes):
             self._play()
 
     def _play(self) -> None:

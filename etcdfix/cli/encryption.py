@@ -129,7 +129,7 @@ def try_(*, places: tuple[Named, ...], **options: Any) -> int:
 _WHAT_IF_CODES = codes(
     "nothing becomes unreadable",
     "something becomes unreadable, or loses the key with which it can be repaired",
-    "could not be told: something is undetermined under one of them, or not everything was read (1 wins)",
+    "could not be told: something is undetermined, or not everything was read (1 wins)",
 )
 
 

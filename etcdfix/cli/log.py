@@ -60,7 +60,7 @@ _BACKUPS_CODES: Final = codes(
 _PRUNE_CODES: Final = codes(
     "removed, or the dry run would; or none was old enough",
     incomplete="a file could not be removed",
-    refused="a rule keeps a backup that is old enough (the others are removed), or nothing was removed at all",
+    refused="a rule keeps a backup that is old enough; the others are removed, or none",
     source="a directory or the audit log cannot be read; nothing was removed",
 )
 _log_argument: Final = click.argument("log", metavar="FILE", type=FILE)

@@ -128,14 +128,17 @@ class LogVerification(PublishedReport, frozen=True, kw_only=True):
         if self.state == "unfinished" and self.head_missing:
             word = "open"
         nothing = "nothing: no head file, and no head that was written down"
-        facts = [("Head", self.head), ("Compared with", ", ".join(self.compared_with) or nothing)]
+        facts = [("Head", "" if self.head.endswith(":") else self.head), ("Compared with", ", ".join(self.compared_with) or nothing)]
         step = Step(self.next_step) if self.next_step else None
         if self.open_intents:
             numbers = ", ".join(map(str, self.open_intents[:_MOST_NUMBERS]))
             more = ", …" if len(self.open_intents) > _MOST_NUMBERS else ""
             facts.append(("Open intents", f"{numbers}{more}: nobody knows what became of them"))
-            settle = Command(("etcdfix", "log", "settle", self.audit_log))
-            step = Step("Find out what became of the open intents", settle)
+            if self.state != "tampered" and not self.head_missing:  # else nothing may be added to it
+                settle = Command(("etcdfix", "log", "settle", self.audit_log))
+                step = Step("Find out what became of the open intents", settle)
+        if self.state == "tampered" and step is None:
+            step = Step("keep it and its head file as they are, and begin a new one with --audit-log")
         if self.torn_size:
             cut = f"a crash cut off a write after {counted(self.torn_size, 'byte')}; the next writer keeps them aside"
             facts.append(("Last line", cut))

@@ -10,7 +10,7 @@ import msgspec
 from etcdfix.apiserver.objects import Answer
 from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.copies.model import Copy, Freshness, Sameness
-from etcdfix.graph.model import Action, Assessment, Stops
+from etcdfix.graph.model import Action, Assessment
 from etcdfix.model import ClusterIdentity, Outcome, RepairKind, RepairProof
 from etcdfix.remediation.change import Change
 from etcdfix.remediation.checks.copy import UNSIGNED_LEASE
@@ -321,9 +321,7 @@ def _losses(found: Assessment | None, said: str) -> Iterator[Fact]:
     users = list(dict.fromkeys(f"{user.object.resource} {user.object.name}" for user in found.users))
     if users:
         more = f" and {len(users) - _MOST_NAMED} more" if len(users) > _MOST_NAMED else ""
-        stopped = {user.object.key for user in found.users if user.stops == Stops.YES}
-        stops = f"; {counted(len(stopped), 'object')} cannot go on without it" if stopped else ""
-        yield "Used by", f"{counted(len(users), 'object')}: {', '.join(users[:_MOST_NAMED])}{more}{stops}"
+        yield "Used by", f"{counted(len(users), 'object')}: {', '.join(users[:_MOST_NAMED])}{more}"
     yield "Runs on", found.node
     goes = found.dependents.counts[Action.CASCADE_DELETED]
     if goes:
@@ -333,7 +331,8 @@ def _losses(found: Assessment | None, said: str) -> Iterator[Fact]:
     if caught_up:
         late = counted(caught_up, "object")
         yield "Catches up", f"with {late} that the garbage collector could not judge before"
-    leaks = [f"{one.name} ({one.consequence})" for one in found.finalizers if one.leaks]
+    untold = (one for one in found.finalizers if one.leaks and f"finalizer {one.name} is" not in reasons)
+    leaks = [f"{one.name} ({one.consequence})" for one in untold]
     yield "Left behind", "; ".join(leaks[:_MOST_NAMED])
 
 

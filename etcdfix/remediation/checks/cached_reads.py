@@ -120,11 +120,11 @@ class Kin:
             "here; or have them written anew: etcdfix fix KEY --from memory"
         )
 
-    def describe(self) -> str:
+    def describe(self, *, named: bool = True) -> str:
         """Return how many are not saved, and some of them: the subject of a sentence."""
-        others = f"{counted(self.missing, 'other value')} of {self.resource}"
-        named = ", ".join(map(display, self.examples))
-        return f"{others} whose encryption key is lost ({named}{', …' if self.missing > len(self.examples) else ''})"
+        others = f"{counted(self.missing, 'other value')} of {self.resource} whose encryption key is lost"
+        names = ", ".join(map(display, self.examples))
+        return f"{others} ({names}{', …' if self.missing > len(self.examples) else ''})" if named else others
 
 
 class CachedReads(NamedTuple):
@@ -163,12 +163,11 @@ def ends_cached_reads(present: Present, change: Change) -> Iterator[RefusedByRul
     kin = present.kin
     if not kin.missing:
         return
-    ends = (
-        f"{kin.describe()}: API servers that still hold them in memory give all of them up with this deletion"
-    )
+    gives_up = "API servers that still hold them in memory give all of them up with this deletion"
     if change.accepts(Rule.ENDS_CACHED_READS):
-        yield ends
+        yield f"{kin.describe(named=False)}: {gives_up}"
         return
+    ends = f"{kin.describe()}: {gives_up}"
     held = present.cached_reads
     if not held.asked:
         yield unless_accepted(

@@ -21,7 +21,7 @@ from etcdfix.remediation.backup.file import ANOMALY, Backup
 from etcdfix.remediation.backup.folder import intent_of
 from etcdfix.remediation.same_etcd import Recorded, hold_against
 from etcdfix.rules import Rule, acceptance, refuse, unless_accepted
-from etcdfix.text.commands import fix
+from etcdfix.text.commands import explain, fix
 
 if TYPE_CHECKING:
     from etcdfix.remediation.change import Change
@@ -137,6 +137,13 @@ def present(now: Present, change: Change) -> Refusals:
         )
     elif stored is not None and intent is not None:
         if wrote(now.request.record_paths.log_path, intent, stored):
+            return
+        if stored.value == change.value:
+            yield refuse(
+                Rule.PRESENT,
+                f"{now.shown} holds what the backup holds already, written at mod_revision {stored.mod_revision}",
+                hint=f"there is nothing to undo; what stands there: {explain(now.key).line(change.request.run)}",
+            )
             return
         yield refuse(
             Rule.PRESENT,

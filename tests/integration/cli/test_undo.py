@@ -257,6 +257,11 @@ def test_undo_needs_no_configuration(registry: Registry) -> None:
     assert (intent.verb, outcome.outcome) == ("undo", "undone")
     assert intent.backups == ()
     assert verify(registry.log).state is ChainState.WHOLE
+    with registry.untouched():
+        again = registry.undo(backup.path, configured=False)
+    registry.refused(
+        again, f"holds what the backup holds already, written at mod_revision {before + 1}", hint="nothing to undo"
+    )
 
 
 @pytest.mark.parametrize("value", [aescbc(secret("broken")), b"k8s:enc:aescbc:v1:key1:other"])

@@ -128,7 +128,10 @@ class LogVerification(PublishedReport, frozen=True, kw_only=True):
         if self.state == "unfinished" and self.head_missing:
             word = "open"
         nothing = "nothing: no head file, and no head that was written down"
-        facts = [("Head", "" if self.head.endswith(":") else self.head), ("Compared with", ", ".join(self.compared_with) or nothing)]
+        facts = [
+            ("Head", "" if self.head.endswith(":") else self.head),
+            ("Compared with", ", ".join(self.compared_with) or nothing),
+        ]
         step = Step(self.next_step) if self.next_step else None
         if self.open_intents:
             numbers = ", ".join(map(str, self.open_intents[:_MOST_NUMBERS]))

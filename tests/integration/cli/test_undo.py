@@ -260,7 +260,9 @@ def test_undo_needs_no_configuration(registry: Registry) -> None:
     with registry.untouched():
         again = registry.undo(backup.path, configured=False)
     registry.refused(
-        again, f"holds what the backup holds already, written at mod_revision {before + 1}", hint="nothing to undo"
+        again,
+        f"holds what the backup holds already, written at mod_revision {before + 1}",
+        hint="nothing to undo",
     )
 
 

@@ -144,6 +144,16 @@ def test_verify_finds_a_cut_tail_by_a_head_that_was_written_down(capfd: Captured
     assert "cut off the end: --expect-head names record 6, the last one is 4" in out
 
 
+def test_verify_offers_to_settle_only_a_log_that_may_be_written(capfd: Captured, path: Path) -> None:
+    links = write_log(path)
+    cut(path, 1)  # an intent is open now
+    code, out, _ = audit(capfd, "verify", path, "--expect-head", str(links[-1]))
+    assert (code, "log settle" in out, "Open intents" in out) == (1, False, True)
+    assert "begin a new one with --audit-log" in out
+    code, out, _ = audit(capfd, "verify", path)
+    assert (code, "log settle" in out, "head file" in out) == (3, False, True)
+
+
 def test_verify_tells_no_more_findings_than_anybody_reads(capfd: Captured, path: Path) -> None:
     write_log(path, pairs=1)
     path.write_bytes(b"no record\n" * 150)

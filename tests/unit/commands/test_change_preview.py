@@ -145,6 +145,23 @@ def test_everything_that_may_be_added() -> None:
     assert text.count("Warning one") == 1
 
 
+def test_a_skipped_finalizer_is_told_once() -> None:
+    leaking = [
+        SimpleNamespace(name=name, consequence=f"{name} stays", leaks=True) for name in ("a/told", "a/more")
+    ]
+    said = [SimpleNamespace(text="finalizer a/told is skipped: a/told stays", code="finalizer")]
+    text = _text(
+        _change(
+            assessment=SimpleNamespace(
+                risk=Risk.HIGH, may_be_worse=False, reasons=said, users=[], node="", finalizers=leaking,
+                dependents=SimpleNamespace(counts=Counter(), deleted_by_resource={}, caught_up=[]),
+            )
+        )
+    )  # fmt: skip
+    assert text.count("a/told stays") == text.count("a/more stays") == 1
+    assert "Left behind a/more (a/more stays)" in text
+
+
 def test_what_is_not_proven_says_so() -> None:
     found = examination(KEY, outcome=Outcome.UNDETERMINED, cause=Cause.KMS_KEY_UNKNOWN)
     text = _text(_change(found))

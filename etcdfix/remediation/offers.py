@@ -319,7 +319,16 @@ def _refusals(copy: Copy, wanted: Wanted, run: RunOptions) -> Iterator[RefusedBy
         why = copy.message or "whether it reads could not be told"
         of_a_file = copy.place is Place.OBJECT and copy.outcome is not None
         as_given = "give the file of this very object, as kubectl get -o json or etcdfix rescue saved it"
-        hint = as_given if of_a_file else "give the --encryption-config that reads it"
+        opened = copy.outcome in {
+            Outcome.DECODE_FAILURE,
+            Outcome.INCONSISTENT,
+        }  # no other configuration helps
+        other = (
+            "name another copy: etcdfix explain lists them"
+            if opened
+            else "give the --encryption-config that reads it"
+        )
+        hint = as_given if of_a_file else other
         yield refuse(Rule.OBJECT_FILE if of_a_file else Rule.NOT_READABLE, why, hint=hint)
     if copy.same_object is Sameness.OTHER:
         yield refuse(Rule.OTHER_OBJECT, copy.proof or "it is of another object of that name")

@@ -209,13 +209,9 @@ def _check_same(report: SavedReport, uid: str | None, request: PlanRequest, exam
     if request.configuration is not None:
         ours, name = request.configuration.sha256, request.configuration.path
     if theirs != ours:
-        raise ConfigurationError(
-            f"the report was made with the encryption configuration {theirs}, and {name} is {ours}",
-            hint="scan again with the configuration that the API servers have now",
-        )
+        why = f"the report was made with the encryption configuration {theirs}, and {name} is {ours}"
+        raise ConfigurationError(why, hint="scan again with the configuration that the API servers have now")
     here = examiner.layout.prefix.rstrip("/") or "/"
     if report.scope.etcd_prefix != here:
-        raise ConfigurationError(
-            f"the report is of keys below {report.scope.etcd_prefix}, and here they are below {here}",
-            hint=quote_command(["--etcd-prefix", report.scope.etcd_prefix]),
-        )
+        why = f"the report is of keys below {report.scope.etcd_prefix}, and here they are below {here}"
+        raise ConfigurationError(why, hint=quote_command(["--etcd-prefix", report.scope.etcd_prefix]))

@@ -451,10 +451,8 @@ def carry_out(
     if change.needs_declaration and not confirmer.confirm_lost(change.accepted.key_lost):
         raise refuse(Rule.NOT_CONFIRMED, "the lost key was not typed back; nothing was changed")
     if not confirmer.confirm_key(write.key):
-        raise refuse(
-            Rule.NOT_CONFIRMED,
-            f"{display(write.key)} was not typed back; nothing was changed",
-            hint="type the key in full at a terminal, or give --yes in a script",
-        )
+        why = f"{display(write.key)} was not typed back; nothing was changed"
+        hint = "type the key in full at a terminal, or give --yes in a script"
+        raise refuse(Rule.NOT_CONFIRMED, why, hint=hint)
     by = sender or cluster.client
     return commit(cluster.now, write, paths, operator=operator, by=by, log=request.log, step=step)

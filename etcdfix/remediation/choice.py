@@ -122,11 +122,8 @@ def _of_backup(present: Present, path: Path) -> tuple[Copy, Standing]:
     backup = read_backup(path.absolute())
     content = backup.content
     if content.key_base64 != present.key:
-        raise refuse(
-            Rule.NOT_ONE_KEY,
-            f"backup {path} is of {display(content.key_base64)}, not of {present.shown}",
-            hint="name the key that it is of",
-        )
+        why = f"backup {path} is of {display(content.key_base64)}, not of {present.shown}"
+        raise refuse(Rule.NOT_ONE_KEY, why, hint="name the key that it is of")
     standing = standing_of(backup, present)
     examined = present.cluster.examiner.apart().examine(content.stored)
     copy = examined_copy(examined, Place.BACKUP, f"backup {backup.path}", f"backup:{path}")
@@ -173,11 +170,9 @@ def _is_named(copy: Copy, named: Named) -> bool:
 def _nothing(wanted: Wanted, named: Named, finders: Sequence[Finder], hint: str) -> RefusedByRule:
     key = display(wanted.key)
     if named.place is Place.CANDIDATE and wanted.found is not None and wanted.found.opened:
-        return refuse(
-            Rule.READABLE,
-            f"today's configuration opens {key} ({wanted.found.verdict.message})",
-            hint="another encryption key does not change what is wrong inside it; see etcdfix explain",
-        )
+        text = f"today's configuration opens {key} ({wanted.found.verdict.message})"
+        instead = "another encryption key does not change what is wrong inside it; see etcdfix explain"
+        return refuse(Rule.READABLE, text, hint=instead)
     for finder in finders:
         if isinstance(finder, Log):
             finder.require()
@@ -193,10 +188,8 @@ def _nothing(wanted: Wanted, named: Named, finders: Sequence[Finder], hint: str)
             if finder.ambiguous:
                 return refuse(Rule.SEVERAL_REPAIRS, f"{key}: {finder.why_not}", hint=hint)
             if verdict.outcome is Outcome.UNDETERMINED:
-                return refuse(
-                    Rule.UNDETERMINED, f"nothing is proven against {key}: {verdict.message}",
-                    hint="the plugin may answer later; see etcdfix scan",
-                )  # fmt: skip
+                text = f"nothing is proven against {key}: {verdict.message}"
+                return refuse(Rule.UNDETERMINED, text, hint="the plugin may answer later; see etcdfix scan")
             return refuse(Rule.NOT_REPAIRABLE, f"{key} ({verdict.cause}): {finder.why_not}", hint=hint)
     return refuse(Rule.GONE, f"{named} holds no copy of {key}{f': {why}' if why else ''}", hint=hint)
 
@@ -211,10 +204,9 @@ def best_choice(
     """
     key, run, accepted = display(wanted.key), request.run, change.accepted
     if wanted.found is None:
-        raise refuse(
-            Rule.GONE, f"{key} does not exist: what somebody deleted comes back only where --from names the copy",
-            hint=_ways(found, run) or "no copy was found; --in names where else to look",
-        )  # fmt: skip
+        told = f"{key} does not exist: what somebody deleted comes back only where --from names the copy"
+        way = _ways(found, run) or "no copy was found; --in names where else to look"
+        raise refuse(Rule.GONE, told, hint=way)
     best = best_of(found, accepted.words)
     if best is None:
         needed = (rule for one in found if one.proven for rule in one.needs)
@@ -239,11 +231,9 @@ def best_choice(
             hint=_ways([best, *equal], run),
         )
     if best.copy.place in _OUTSIDE and not accepted.accepts(Rule.UNLISTED_SOURCE):
-        raise unless_accepted(
-            Rule.UNLISTED_SOURCE,
-            f"{key}: the best copy is {best.copy.where}, which neither this audit log nor this etcd lists",
-            hint=f"look at what it holds, or name it: {best.command.line(run)}",
-        )
+        text = f"{key}: the best copy is {best.copy.where}, which neither this audit log nor this etcd lists"
+        instead = f"look at what it holds, or name it: {best.command.line(run)}"
+        raise unless_accepted(Rule.UNLISTED_SOURCE, text, hint=instead)
     return best
 
 

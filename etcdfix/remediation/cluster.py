@@ -240,11 +240,9 @@ def find_cluster(cluster: Cluster, backup_directories: Sequence[Path] = ()) -> C
     with LiveSource(cluster.main) as source:
         main = identify(source, cluster.examiner, backup_directories)
     if not main.is_known:
-        raise refuse(
-            Rule.UNKNOWN_CLUSTER,
-            f"there is no namespace kube-system in the main etcd at {endpoints} either",
-            hint="name the etcd of the API servers' --etcd-servers, and their --etcd-prefix",
-        )
+        why = f"there is no namespace kube-system in the main etcd at {endpoints} either"
+        hint = "name the etcd of the API servers' --etcd-servers, and their --etcd-prefix"
+        raise refuse(Rule.UNKNOWN_CLUSTER, why, hint=hint)
     if not here.is_known:
         return msgspec.structs.replace(main, main_endpoints=cluster.main.endpoints)
     if not here.is_same(main):

@@ -221,10 +221,8 @@ def _survey_once(client: EtcdClient, key: bytes, patience_seconds: float) -> Mem
     members = _member_list(client)
     voting = [member for member in members if not member.is_learner]
     if not voting or len(members) > _MOST_MEMBERS or len({m.member_id for m in members}) < len(members):
-        raise MemberListUnusable(
-            f"etcd's member list cannot be true: {len(members)} members, {len(voting)} of them with a vote",
-            hint="etcdctl member list",
-        )
+        why = f"etcd's member list cannot be true: {len(members)} members, {len(voting)} of them with a vote"
+        raise MemberListUnusable(why, hint="etcdctl member list")
     asking, given = _Asking(client, key, reading.revision, patience_seconds), client.endpoints()
     answers = asking.ask_all(given)
     found = {copy.member_id: copy for copy in answers if not copy.reason}

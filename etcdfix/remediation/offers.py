@@ -232,14 +232,7 @@ def shown_of(offer: Offer) -> ShownCopy:
     )
 
 
-_LOOKED_AT: Final = frozenset(
-    {
-        Rule.ONLY_COPY,
-        Rule.NEWER_THAN_KNOWN,
-        Rule.UNKNOWN_UID,
-        Rule.UNLISTED_SOURCE,
-    }
-)
+_LOOKED_AT: Final = frozenset({Rule.ONLY_COPY, Rule.NEWER_THAN_KNOWN, Rule.UNKNOWN_UID, Rule.UNLISTED_SOURCE})
 _COMPACTS: Final = "API servers have it compacted away every 5 minutes."
 _ACTIONS: Final = {
     Place.BIT: "Put the value right",

@@ -115,11 +115,9 @@ class Present(Facts):
     def configuration(self) -> bool:
         """Whether anything is encrypted, as somebody said."""
         if not self.cluster.configured and not self.cluster.no_encryption:
-            raise refuse(
-                Rule.NO_CONFIGURATION,
-                "no encryption configuration was given, so nothing can be proven",
-                hint="--encryption-config FILE; where nothing is encrypted at rest: --no-encryption",
-            )
+            why = "no encryption configuration was given, so nothing can be proven"
+            hint = "--encryption-config FILE; where nothing is encrypted at rest: --no-encryption"
+            raise refuse(Rule.NO_CONFIGURATION, why, hint=hint)
         return self.cluster.configured
 
     @fact("read the key")
@@ -135,11 +133,8 @@ class Present(Facts):
         start = self.key if self.key.endswith(b"/") else self.key + b"/"
         below = next(iter(self.cluster.source.current(start)), None)
         if below is not None:
-            raise refuse(
-                Rule.NOT_ONE_KEY,
-                f"{self.shown} is no key but the beginning of others, such as {display(below.key)}",
-                hint="name exactly one key, in full",
-            )
+            why = f"{self.shown} is no key but the beginning of others, such as {display(below.key)}"
+            raise refuse(Rule.NOT_ONE_KEY, why, hint="name exactly one key, in full")
         raise refuse(Rule.GONE, f"{self.shown} does not exist", hint="see what is there: etcdfix scan")
 
     @fact("examine")

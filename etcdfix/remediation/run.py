@@ -44,13 +44,7 @@ from etcdfix.text.words import counted
 
 VERBS: Final = {Decision.DELETE: Verb.DELETE, Decision.FIX: Verb.FIX}
 _OF_AN_ENTRY: Final = frozenset(
-    {
-        Rule.UNPROVEN_DAMAGE,
-        Rule.NEWER_THAN_KNOWN,
-        Rule.MASS_DAMAGE,
-        Rule.ONLY_COPY,
-        Rule.ENDS_CACHED_READS,
-    }
+    {Rule.UNPROVEN_DAMAGE, Rule.NEWER_THAN_KNOWN, Rule.MASS_DAMAGE, Rule.ONLY_COPY, Rule.ENDS_CACHED_READS}
 )
 """Rules of which an entry of a plan says whether they have to be accepted."""
 
@@ -304,11 +298,8 @@ def _settle(
         say(f"the open intent {intent.link.sequence} {became}, {found.detail}")
         if not found.settled or found.outcome == Result.ANOMALY:
             first = "look at it, then run" if found.settled else "run"
-            raise refuse(
-                Rule.PLAN,
-                f"what became of {display(key)} is not known: {found.detail}",
-                hint=f"{first} this again{'' if found.settled else ' when etcd answers'}",
-            )
+            hint = f"{first} this again{'' if found.settled else ' when etcd answers'}"
+            raise refuse(Rule.PLAN, f"what became of {display(key)} is not known: {found.detail}", hint=hint)
 
 
 def _recorded(records: Iterable[Record], plan: DeletionPlan) -> dict[bytes, str]:

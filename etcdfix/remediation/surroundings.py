@@ -119,12 +119,7 @@ FRESH: Final = FreshLook()
 
 
 def look_at_all(
-    source: Source,
-    examiner: Examiner,
-    target: Examination,
-    progress: Progress,
-    *,
-    see: See,
+    source: Source, examiner: Examiner, target: Examination, progress: Progress, *, see: See
 ) -> Alike:
     """Examine everything below the storage prefix, the target last and with a search for what damaged it.
 

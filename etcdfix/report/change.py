@@ -11,11 +11,7 @@ from etcdfix.report.document import Document, Facts, Prose, Section, State, Stat
 from etcdfix.report.model import PublishedReport
 from etcdfix.text.commands import Command
 
-_DONE: Final = {
-    "delete": "deleted",
-    "fix": "fixed",
-    "undo": "undone",
-}
+_DONE: Final = {"delete": "deleted", "fix": "fixed", "undo": "undone"}
 """What each command does, and its result where all goes well."""
 _WATCH: Final = (
     ("apiserver_storage_transformation_operations_total", "not OK: stops once everything can be read"),

@@ -175,10 +175,8 @@ def _check_owner(where: str, status: os.stat_result) -> None:
     if status.st_uid not in {os.geteuid(), 0}:
         raise ConfigurationError(f"{where} belongs to somebody else (uid {status.st_uid})", hint=_AGAIN)
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise ConfigurationError(
-            f"{where}: others may write to it (mode {status.st_mode & 0o777:04o})",
-            hint="chmod go-w it, if you know that nobody did",
-        )
+        why = f"{where}: others may write to it (mode {status.st_mode & 0o777:04o})"
+        raise ConfigurationError(why, hint="chmod go-w it, if you know that nobody did")
 
 
 def plan_key(entry: Row) -> bytes:

@@ -145,10 +145,7 @@ def undo_preview(change: Change) -> Document:
         *_where(change),
     ]
     return preview_of(
-        f"To undo: {change.present.shown}",
-        facts=facts,
-        warnings=change.warnings,
-        kept=[*_kept(change)],
+        f"To undo: {change.present.shown}", facts=facts, warnings=change.warnings, kept=[*_kept(change)]
     )
 
 

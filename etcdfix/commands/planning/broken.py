@@ -99,10 +99,8 @@ class Gathered:
         try:
             self._kept.append(_Kept(self._kinds.part(bare), value, similarity, not came_out(found)))
         except OSError as exc:
-            raise SourceError(
-                f"temporary file for broken objects, in {temporary_directory()}: {exc.strerror or exc}",
-                hint="point TMPDIR at a directory with more room",
-            ) from exc
+            text = f"temporary file for broken objects, in {temporary_directory()}: {exc.strerror or exc}"
+            raise SourceError(text, hint="point TMPDIR at a directory with more room") from exc
 
     def is_only_in_memory(self, found: Examination) -> bool:
         """Say whether the encryption key of an object is lost, and nobody has saved what API servers may hold of it."""

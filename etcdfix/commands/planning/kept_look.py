@@ -117,10 +117,8 @@ class KeptLook:
             self._look_at_everything()
             self._absorb_until(self._source.describe().revision)
         if self._stale:
-            raise SourceError(
-                f"what is written to etcd cannot be kept up with: {self._stale}",
-                hint="nothing was changed; try again at a quieter moment",
-            )
+            hint = "nothing was changed; try again at a quieter moment"
+            raise SourceError(f"what is written to etcd cannot be kept up with: {self._stale}", hint=hint)
         if self._touched:
             self._touched = False
             self._builder.refresh()
@@ -293,9 +291,8 @@ class _NowOfRun(EtcdNow):
 
 
 def _put_back(revision: int, before: int) -> RefusedByRule:
-    return refuse(
-        Rule.OTHER_CLUSTER,
+    why = (
         f"etcd stands at revision {revision}, and stood at {before} a moment ago: it was put back to an older "
-        "state, or another one answers",
-        hint="find out which etcd answers; then make a new plan",
+        "state, or another one answers"
     )
+    return refuse(Rule.OTHER_CLUSTER, why, hint="find out which etcd answers; then make a new plan")

@@ -30,12 +30,7 @@ from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import ClusterIdentity, digest_of
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.change import Change, ChangeRequest, Confirmer
-from etcdfix.remediation.checks.plan import (
-    MOST_AGE_OF_A_RUN,
-    check_fits,
-    expectation_by,
-    refuse_plan,
-)
+from etcdfix.remediation.checks.plan import MOST_AGE_OF_A_RUN, check_fits, expectation_by, refuse_plan
 from etcdfix.remediation.choice import FixRequest
 from etcdfix.remediation.cluster import Cluster, check_cluster
 from etcdfix.remediation.commit import ChangeOutcome
@@ -165,11 +160,8 @@ def run_plan(
     step("check: plan")
     run.request, run.digest = request, decided_digest(plan)
     if request.expect_plan not in {None, run.digest}:
-        raise refuse(
-            Rule.PLAN,
-            "the contents or the decisions of the plan are not those that --expect-plan names",
-            hint="review it again with --dry-run, which prints its digest",
-        )
+        why = "the contents or the decisions of the plan are not those that --expect-plan names"
+        raise refuse(Rule.PLAN, why, hint="review it again with --dry-run, which prints its digest")
     again = make_plan(plan.report.path, str(request.plan_file)).line(request.run)
     now = datetime.now(UTC)
     check_fits(plan, cluster, request.accepted, again=again, now=now, most_age=MOST_AGE_OF_A_RUN)
@@ -212,11 +204,9 @@ def _confirm(load: Workload, confirmer: RunConfirmer) -> None:
     deleted = load.count(Decision.DELETE)
     number, what = (deleted, "deleted") if deleted else (len(load.tasks), "changed")
     if number and not confirmer.confirm_number(number, f"the number of objects that will be {what}"):
-        raise refuse(
-            Rule.NOT_CONFIRMED,
-            f"{number}, the number of objects that would be {what}, was not typed back; nothing was changed",
-            hint="type it at a terminal; for scripts, --dry-run prints the command",
-        )
+        why = f"{number}, the number of objects that would be {what}, was not typed back; nothing was changed"
+        hint = "type it at a terminal; for scripts, --dry-run prints the command"
+        raise refuse(Rule.NOT_CONFIRMED, why, hint=hint)
     for task in load.protected:
         if not confirmer.confirm_key(task.key):
             raise refuse(
@@ -306,12 +296,11 @@ class _Work:
         except ConfigurationError:
             same = False
         if not same:
-            raise refuse(
-                Rule.PLAN,
+            why = (
                 f"{safe_text(str(path))} is not what it was when the run began: what could not be read may be readable "
-                "with it",
-                hint="scan with the configuration of today, and make a new plan",
+                "with it"
             )
+            raise refuse(Rule.PLAN, why, hint="scan with the configuration of today, and make a new plan")
 
     def _warn(self, warnings: Iterable[str]) -> None:
         """Tell each warning once, of the first object that it holds for: nobody reads a preview of each."""

@@ -170,11 +170,8 @@ def ends_cached_reads(present: Present, change: Change) -> Iterator[RefusedByRul
     ends = f"{kin.describe()}: {gives_up}"
     held = present.cached_reads
     if not held.asked:
-        yield unless_accepted(
-            Rule.ENDS_CACHED_READS,
-            f"{ends}; no API server was asked whether it holds them",
-            hint=f"--kubeconfig FILE; {kin.save_first}",
-        )
+        why = f"{ends}; no API server was asked whether it holds them"
+        yield unless_accepted(Rule.ENDS_CACHED_READS, why, hint=f"--kubeconfig FILE; {kin.save_first}")
     elif held.holding:
         text = f"{ends} ({'; '.join(held.holding)})"
         yield unless_accepted(Rule.ENDS_CACHED_READS, text, hint=kin.save_first)

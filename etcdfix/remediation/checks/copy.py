@@ -32,12 +32,11 @@ def other_cluster(present: Present, change: Change) -> Refusals:
         )
     if change.comes_from_here() is False:
         assert copy.cluster is not None  # else it would be from here
-        yield refuse(
-            Rule.OTHER_CLUSTER,
+        why = (
             f"the {copy.where} comes from the cluster with {copy.cluster.describe()}; this etcd holds the cluster with "
-            f"{present.identity.describe()}",
-            hint="name the etcd of that cluster with --endpoints",
+            f"{present.identity.describe()}"
         )
+        yield refuse(Rule.OTHER_CLUSTER, why, hint="name the etcd of that cluster with --endpoints")
 
 
 def other_object(present: Present, change: Change) -> Refusals:

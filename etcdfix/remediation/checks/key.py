@@ -29,11 +29,8 @@ def gone(present: Present, change: Change) -> Said:
     """The key exists, and stays, where a value of it is changed; it exists where anything is expected of it."""
     if not present.absent:
         if change.is_of_the_value and present.lease is not None and not present.lease.alive:
-            yield refuse(
-                Rule.GONE,
-                f"the lease of {present.shown} has expired: etcd is about to delete the key",
-                hint="look again in a moment",
-            )
+            why = f"the lease of {present.shown} has expired: etcd is about to delete the key"
+            yield refuse(Rule.GONE, why, hint="look again in a moment")
         return
     request = change.request
     if change.takes_what_is_there:
@@ -45,22 +42,17 @@ def gone(present: Present, change: Change) -> Said:
             hint="find out who deleted it; to bring it back all the same, fix it by itself",
         )
     elif change.accepted.expect_mod_revision is not None or change.accepted.expect_value_sha256:
-        yield refuse(
-            Rule.GONE,
-            f"{present.shown} does not exist",
-            hint="leave what is expected of the present value out",
-        )
+        hint = "leave what is expected of the present value out"
+        yield refuse(Rule.GONE, f"{present.shown} does not exist", hint=hint)
 
 
 def expectation_differs(present: Present, change: Change) -> Said:
     """The present value, and that of the backup, is the one that the command line expects."""
     if change.undoes and change.expected_digest not in {"", change.copy.value_sha256}:
         # The digest of the value is not said: from this file it would prove nothing.
-        yield refuse(
-            Rule.EXPECTATION_DIFFERS,
-            f"the value from the {change.copy.where} does not have the digest {change.expected_digest}",
-            hint="it is another value, or was changed; the digest is the one that the change printed",
-        )
+        why = f"the value from the {change.copy.where} does not have the digest {change.expected_digest}"
+        hint = "it is another value, or was changed; the digest is the one that the change printed"
+        yield refuse(Rule.EXPECTATION_DIFFERS, why, hint=hint)
     if present.absent:
         return
     stored, accepted, found = present.stored, change.accepted, digest_of(present.stored.value)
@@ -71,11 +63,8 @@ def expectation_differs(present: Present, change: Change) -> Said:
             hint="examine it again: somebody has written it since",
         )
     if accepted.expect_value_sha256 not in {"", found}:
-        yield refuse(
-            Rule.EXPECTATION_DIFFERS,
-            f"the value of {present.shown} has {found}, not {accepted.expect_value_sha256}",
-            hint="examine it again: it is another value",
-        )
+        why = f"the value of {present.shown} has {found}, not {accepted.expect_value_sha256}"
+        yield refuse(Rule.EXPECTATION_DIFFERS, why, hint="examine it again: it is another value")
 
 
 def plan(present: Present, change: Change) -> Said:
@@ -104,11 +93,9 @@ def members_disagree(present: Present, _change: Change) -> Said:
     readable = not present.absent and present.first.verdict.outcome is Outcome.READABLE
     for other in () if present.may_read or readable else survey.distinct_values():
         if examiner.examine(other).verdict.outcome is Outcome.READABLE:
-            yield refuse(
-                Rule.MEMBERS_DISAGREE,
-                f"a member holds a readable copy of {present.shown}",
-                hint="replace the member that does not, before anything is changed",
-            )
+            why = f"a member holds a readable copy of {present.shown}"
+            hint = "replace the member that does not, before anything is changed"
+            yield refuse(Rule.MEMBERS_DISAGREE, why, hint=hint)
 
 
 def _good_copy(present: Present) -> str:
@@ -138,20 +125,17 @@ def unchecked_member(present: Present, change: Change) -> Said:
     unchecked = [copy for copy in survey.unchecked if copy not in spared]
     if unchecked:
         first = unchecked[0]
+        text = f"not every member could be asked: {'; '.join(copy.describe() for copy in unchecked)}"
+        instead = "start it, or name its address in --endpoints"
         yield unless_accepted(
-            Rule.UNCHECKED_MEMBER,
-            f"not every member could be asked: {'; '.join(copy.describe() for copy in unchecked)}",
-            hint="start it, or name its address in --endpoints",
-            name=first.name or f"{first.member_id:x}",
+            Rule.UNCHECKED_MEMBER, text, hint=instead, name=first.name or f"{first.member_id:x}"
         )
         return
     voters, read = len(survey.copies), len(survey.copies) - len(spared)
     if 2 * read <= voters:
-        yield refuse(
-            Rule.UNCHECKED_MEMBER,
-            f"only {read} of {voters} voting members could be asked: no majority, whatever is accepted",
-            hint="start the others, or name their addresses in --endpoints",
-        )
+        why = f"only {read} of {voters} voting members could be asked: no majority, whatever is accepted"
+        hint = "start the others, or name their addresses in --endpoints"
+        yield refuse(Rule.UNCHECKED_MEMBER, why, hint=hint)
     yield from (f"member {copy.label} was not asked, as accepted" for copy in spared)
     used = {name for copy in spared for name in (copy.name, f"{copy.member_id:x}")}
     for name in sorted(set(named) - used):
@@ -162,11 +146,9 @@ def corrupt_alarm(present: Present, _change: Change) -> Said:
     """No member says that its data is corrupt."""
     for alarm in () if present.cluster.is_kine else present.alarms:
         if alarm.kind is AlarmKind.CORRUPT:
-            yield refuse(
-                Rule.CORRUPT_ALARM,
-                f"member {alarm.label} has raised etcd's CORRUPT alarm",
-                hint="replace the member whose data differs before anything is changed",
-            )
+            why = f"member {alarm.label} has raised etcd's CORRUPT alarm"
+            hint = "replace the member whose data differs before anything is changed"
+            yield refuse(Rule.CORRUPT_ALARM, why, hint=hint)
         else:
             full = "; an undo would fail until there is room" if alarm.kind is AlarmKind.NOSPACE else ""
             yield f"member {alarm.label} has raised the alarm {alarm.kind}{full}"
@@ -204,11 +186,9 @@ def unknown_cluster(present: Present, change: Change) -> Said:
     accepted = change.accepts(Rule.UNKNOWN_CLUSTER)
     if not present.identity.is_known:
         if not accepted:
-            yield unless_accepted(
-                Rule.UNKNOWN_CLUSTER,
-                "there is no namespace kube-system here, so it is not certain which cluster this is",
-                hint="where its main etcd is another one: --main-endpoints LIST, or --manifest FILE",
-            )
+            why = "there is no namespace kube-system here, so it is not certain which cluster this is"
+            hint = "where its main etcd is another one: --main-endpoints LIST, or --manifest FILE"
+            yield unless_accepted(Rule.UNKNOWN_CLUSTER, why, hint=hint)
         if not present.has_namespace:
             # Anything may lie under a prefix of which nothing says that an API server stores there.
             yield refuse(

@@ -81,12 +81,11 @@ def other_cluster(present: Present, change: Change) -> Refusals:
     """The API servers look into this etcd, and it is the one that was there a moment ago."""
     held = _held(change)
     if present.identity.is_same(held.ground.identity) is False:
-        yield refuse(
-            Rule.OTHER_CLUSTER,
+        why = (
             f"this etcd holds the cluster with {present.identity.describe()} now, and held the one with "
-            f"{held.ground.identity.describe()} a moment ago",
-            hint="name the members of one cluster with --endpoints",
+            f"{held.ground.identity.describe()} a moment ago"
         )
+        yield refuse(Rule.OTHER_CLUSTER, why, hint="name the members of one cluster with --endpoints")
     for said in held.answers:
         if said.answer not in {Answer.READS_IT, Answer.READ_ERROR, *SILENT}:
             yield refuse(
@@ -120,13 +119,11 @@ def unchecked_server(_present: Present, change: Change) -> Refusals:
         may = can_i("get", thing.group, thing.resource, thing.namespace, thing.name)
         answer = AGAIN if said.passing else "let it answer"
         hint = f"have the user allowed: {may}" if said.answer is Answer.DENIED else answer
-        yield unless_accepted(
-            Rule.UNCHECKED_SERVER,
+        why = (
             f"the API server at {said.server} does not say whether it reads {thing} ({said.detail or said.answer}), "
-            "and nothing shows whether it has today's write key",
-            hint=hint,
-            name=said.server,
+            "and nothing shows whether it has today's write key"
         )
+        yield unless_accepted(Rule.UNCHECKED_SERVER, why, hint=hint, name=said.server)
     if held.kind.newest is not None:
         return
     # Nothing is stored that would show whether a server reads what another one writes; one that says nothing of its
@@ -149,11 +146,8 @@ def no_api_server(_present: Present, change: Change) -> Refusals:
     """An API server could be asked, and the user may patch and get the object."""
     held = _held(change)
     if not any(said.answer is Answer.READ_ERROR for said in held.answers):
-        yield refuse(
-            Rule.NO_API_SERVER,
-            f"no API server could be asked for {held.thing}",
-            hint="name one that runs: --kubeconfig FILE, --server URL",
-        )
+        hint = "name one that runs: --kubeconfig FILE, --server URL"
+        yield refuse(Rule.NO_API_SERVER, f"no API server could be asked for {held.thing}", hint=hint)
         return
     yield from must_be_had(held.authorization)
 
@@ -184,12 +178,11 @@ def not_rescued(present: Present, change: Change) -> Refusals:
     ground, ended = held.ground, held.chosen.ended
     again = ground.save_first(present.first.directory.group_resource)
     if held.saved is None and not ended:
-        yield refuse(
-            Rule.NOT_RESCUED,
+        why = (
             f"{present.shown} was not saved yet at mod_revision {present.stored.mod_revision}, and API servers still "
-            f"hold it: a change that goes wrong could end that ({ground.rescued})",
-            hint=f"save it first, and everything of its kind: {again}",
+            f"hold it: a change that goes wrong could end that ({ground.rescued})"
         )
+        yield refuse(Rule.NOT_RESCUED, why, hint=f"save it first, and everything of its kind: {again}")
     if held.saved is not None:
         try:
             read_saved(ground.rescued, held.saved)

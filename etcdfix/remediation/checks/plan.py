@@ -50,12 +50,11 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
             yield refuse_plan(f"the plan is of the cluster {theirs}, this one is {ours}", self.again)
         value = digest_of(stored.value)
         if (stored.mod_revision, value) != (self.mod_revision, self.value_sha256):
-            yield refuse(
-                Rule.EXPECTATION_DIFFERS,
+            why = (
                 f"{display(stored.key)} stands at mod_revision {stored.mod_revision} with {value}; the plan has "
-                f"{self.mod_revision} with {self.value_sha256}",
-                hint=f"scan again, and make a new plan: {self.again}",
+                f"{self.mod_revision} with {self.value_sha256}"
             )
+            yield refuse(Rule.EXPECTATION_DIFFERS, why, hint=f"scan again, and make a new plan: {self.again}")
 
     def against_verdict(self, found: Examination) -> Iterator[RefusedByRule]:
         """Hold the verdict against the plan: yield that it is another one."""
@@ -101,11 +100,8 @@ def expectation_of(
     for need in entry.needs:
         asked_live = need == acceptance(Rule.ENDS_CACHED_READS)
         if not asked_live and not _is_given(need, accepted.as_flags()):
-            raise refuse(
-                Rule.PLAN,
-                f"the plan says that the deletion of {display(key)} needs {need}",
-                hint=f"add it, if {meaning(need)}",
-            )
+            why = f"the plan says that the deletion of {display(key)} needs {need}"
+            raise refuse(Rule.PLAN, why, hint=f"add it, if {meaning(need)}")
     return expectation_by(entry, plan.kube_system_uid or "", again)
 
 

@@ -73,8 +73,5 @@ def unknown_release(present: Present, change: Change) -> Iterator[RefusedByRule]
     """A Node can be read that shows which release the API servers are of, where one was named."""
     named = present.cluster.examiner.assumed_release
     if named and present.newest_kubelet is None and not change.accepts(Rule.UNKNOWN_RELEASE):
-        yield unless_accepted(
-            Rule.UNKNOWN_RELEASE,
-            f"no Node can be read, so nothing shows that the API servers are of release {named}",
-            hint="leave --kubernetes-version out",
-        )
+        why = f"no Node can be read, so nothing shows that the API servers are of release {named}"
+        yield unless_accepted(Rule.UNKNOWN_RELEASE, why, hint="leave --kubernetes-version out")

@@ -76,10 +76,9 @@ def require_write_key(cluster: Cluster) -> None:
         RefusedByRule: No configuration was given.
     """
     if not cluster.configured:
-        raise refuse(
-            Rule.NO_CONFIGURATION, "no encryption configuration was given, so today's write key is unknown",
-            hint="--encryption-config FILE: the one that the API servers use today",
-        )  # fmt: skip
+        why = "no encryption configuration was given, so today's write key is unknown"
+        hint = "--encryption-config FILE: the one that the API servers use today"
+        raise refuse(Rule.NO_CONFIGURATION, why, hint=hint)
 
 
 def seal_contents(present: Present, copy: Copy) -> tuple[Sealed, Examination]:
@@ -93,11 +92,9 @@ def seal_contents(present: Present, copy: Copy) -> tuple[Sealed, Examination]:
     if not from_file:
         require_write_key(cluster)
     elif is_masked(parse_exactly(plaintext)):
-        raise refuse(
-            Rule.OBJECT_FILE,
-            f"{copy.where}: something in it is masked, as etcdfix get shows a Secret",
-            hint="save the object with etcdfix get --reveal -o json, or from an API server",
-        )
+        why = f"{copy.where}: something in it is masked, as etcdfix get shows a Secret"
+        hint = "save the object with etcdfix get --reveal -o json, or from an API server"
+        raise refuse(Rule.OBJECT_FILE, why, hint=hint)
     resource = cluster.examiner.readers.reader_for(present.key).directory.group_resource
     sealed, now = seal(cluster, present.key, resource, plaintext), present.reading.stored
     if now is not None and looks_enveloped(now.value):

@@ -50,11 +50,8 @@ def no_api_server(present: Present, change: Change) -> Iterator[RefusedByRule]:
     )
     accepted = change.accepts(Rule.NO_API_SERVER)
     if present.request.api is None and needs and not accepted:
-        yield unless_accepted(
-            Rule.NO_API_SERVER,
-            f"{needs}: no API server is asked whether it has the key and reads the object",
-            hint="--kubeconfig FILE",
-        )
+        why = f"{needs}: no API server is asked whether it has the key and reads the object"
+        yield unless_accepted(Rule.NO_API_SERVER, why, hint="--kubeconfig FILE")
     servers = present.servers
     if present.request.api is not None and servers.authorization is None and not accepted:
         found = present.name
@@ -62,11 +59,8 @@ def no_api_server(present: Present, change: Change) -> Iterator[RefusedByRule]:
         may = can_i("get", found.directory.group, found.directory.resource, found.namespace, found.name)
         denied = any(asked.answer is Answer.DENIED for asked in servers.answers)
         granted = f"have the user allowed to get it ({may}), or " if denied else ""
-        yield unless_accepted(
-            Rule.NO_API_SERVER,
-            f"no API server could say whether it reads {present.shown} ({said})",
-            hint=f"{granted}name another one: --server URL",
-        )
+        why = f"no API server could say whether it reads {present.shown} ({said})"
+        yield unless_accepted(Rule.NO_API_SERVER, why, hint=f"{granted}name another one: --server URL")
     if not change.goes:
         return
     if present.found.verdict.damage is Damage.POSSIBLE:
@@ -91,12 +85,11 @@ def _every_one_fails(present: Present) -> Iterator[RefusedByRule]:
     """A server with a new key under the old name leaves a value that looks damaged, and reads it."""
     key, servers = present.shown, present.servers
     if present.request.api is None:
-        yield refuse(
-            Rule.NO_API_SERVER,
+        text = (
             f"{key}: its damage is only possible, and no API server was asked: one with a new key under the old name "
-            "would read it",
-            hint="have every API server asked: --kubeconfig FILE",
+            "would read it"
         )
+        yield refuse(Rule.NO_API_SERVER, text, hint="have every API server asked: --kubeconfig FILE")
         return
     missing = [
         f"{asked.server}: {asked.answer}"

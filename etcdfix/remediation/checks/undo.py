@@ -94,27 +94,19 @@ def unlisted_source(present: Present, change: Change) -> Refusals:
         return
     copy, log = change.copy, present.request.record_paths.log_path
     if not change.accepts(Rule.UNLISTED_SOURCE):
-        yield unless_accepted(
-            Rule.UNLISTED_SOURCE,
-            f"the {copy.where} is no backup that this audit log ({log}) knows",
-            hint=f"name the log that was used then with --audit-log; {BY_ITSELF}",
-        )
+        why = f"the {copy.where} is no backup that this audit log ({log}) knows"
+        hint = f"name the log that was used then with --audit-log; {BY_ITSELF}"
+        yield unless_accepted(Rule.UNLISTED_SOURCE, why, hint=hint)
     if not change.expected_digest:
-        yield refuse(
-            Rule.UNLISTED_SOURCE,
-            f"nothing but its own file speaks for the {copy.where}",
-            hint=f"{BY_ITSELF}; a value that reads: {_other_way(present, change)}",
-        )
+        hint = f"{BY_ITSELF}; a value that reads: {_other_way(present, change)}"
+        yield refuse(Rule.UNLISTED_SOURCE, f"nothing but its own file speaks for the {copy.where}", hint=hint)
 
 
 def not_an_object(present: Present, change: Change) -> Refusals:
     """The backup is about a key that holds an object of the API, where no log speaks for it."""
     if change.by_itself and change.examined.verdict.outcome is Outcome.NOT_AN_OBJECT:
-        yield refuse(
-            Rule.NOT_AN_OBJECT,
-            f"the {change.copy.where} is about {present.shown}, which holds no object of the API",
-            hint="name the storage prefix of this cluster: --etcd-prefix",
-        )
+        why = f"the {change.copy.where} is about {present.shown}, which holds no object of the API"
+        yield refuse(Rule.NOT_AN_OBJECT, why, hint="name the storage prefix of this cluster: --etcd-prefix")
 
 
 def present(now: Present, change: Change) -> Refusals:
@@ -129,12 +121,11 @@ def present(now: Present, change: Change) -> Refusals:
             hint="they stay in the backup; what differs can be changed through the API: kubectl edit",
         )
     elif stored is not None and intent is None:
-        yield refuse(
-            Rule.PRESENT,
+        why = (
             f"{now.shown} exists, at mod_revision {stored.mod_revision}: a backup that no audit log speaks for is put "
-            "only where nothing is",
-            hint="name the audit log that knows it with --audit-log",
+            "only where nothing is"
         )
+        yield refuse(Rule.PRESENT, why, hint="name the audit log that knows it with --audit-log")
     elif stored is not None and intent is not None:
         if wrote(now.request.record_paths.log_path, intent, stored):
             return

@@ -89,11 +89,9 @@ def undetermined(present: Present, change: Change) -> Refusals:
     found, last = present.found, present.second_look
     if found.verdict.outcome is Outcome.UNDETERMINED:
         if found.verdict.cause is Cause.KMS_UNREACHABLE and present.cluster.examiner.plugins is None:
-            yield refuse(
-                Rule.UNDETERMINED,
-                f"{present.shown} is under KMS, and no plugin was asked: nothing is known of it",
-                hint="leave --no-kms out; --kms-endpoint NAME=unix:///PATH says where the plugin listens",
-            )
+            why = f"{present.shown} is under KMS, and no plugin was asked: nothing is known of it"
+            hint = "leave --no-kms out; --kms-endpoint NAME=unix:///PATH says where the plugin listens"
+            yield refuse(Rule.UNDETERMINED, why, hint=hint)
         elif not is_declared(present, change):
             lift = _to_declare(found) if deletability_of(found) is Deletability.DECLARABLE else ()
             yield as_it_is(found, change.request.run, lift=lift)
@@ -149,11 +147,8 @@ def _misdeclared(present: Present, declared: str) -> RefusedByRule | None:
             if declared in names
             else f"the key of {present.shown}"
         )
-        return refuse(
-            Rule.DECLARATION,
-            f"{DECLARE_KEY_LOST} {declared} does not name {that}",
-            hint=_not_lost(found) or f"it was written under {' or '.join(names)}",
-        )
+        hint = _not_lost(found) or f"it was written under {' or '.join(names)}"
+        return refuse(Rule.DECLARATION, f"{DECLARE_KEY_LOST} {declared} does not name {that}", hint=hint)
     for tally in alike.counts.values():
         if doubt_about(tally, found.verdict) is KeyDoubt.IN_BETWEEN:
             continue  # what is declared is that the bytes are lost which the key had for a time
@@ -210,11 +205,9 @@ def never_deletable(present: Present, change: Change) -> Refusals:
     if refusal is not None:  # it was looked at again since the first check
         yield refusal
     elif deletability_of(found) is Deletability.NEVER:
-        yield refuse(
-            Rule.NEVER_DELETABLE,
-            f"{present.shown}: {found.verdict.cause} is never a reason to delete ({found.verdict.message})",
-            hint=f"{_put_it_right(found, run)}see every way out: {explain(present.key).line(run)}",
-        )
+        why = f"{present.shown}: {found.verdict.cause} is never a reason to delete ({found.verdict.message})"
+        hint = f"{_put_it_right(found, run)}see every way out: {explain(present.key).line(run)}"
+        yield refuse(Rule.NEVER_DELETABLE, why, hint=hint)
 
 
 _LIFTABLE: Final = frozenset({Deletability.DELETABLE, Deletability.DECLARABLE, Deletability.MOVED})
@@ -239,12 +232,11 @@ def only_copy(present: Present, change: Change) -> Refusals:
         why = f"{present.shown} {can} be had back whole: {found.repair.words}, {how}"
         yield unless_accepted(Rule.ONLY_COPY, why, hint=_put_it_right(found, run).removesuffix("; "))
     elif found.verdict.holds_whole:
-        yield unless_accepted(
-            Rule.ONLY_COPY,
+        text = (
             f"{present.shown}: a whole object may be found in it, so it is not proven damaged "
-            f"({found.verdict.message})",
-            hint="get --raw saves it",
+            f"({found.verdict.message})"
         )
+        yield unless_accepted(Rule.ONLY_COPY, text, hint="get --raw saves it")
     elif found.keys_untried and deletability is not Deletability.DECLARABLE:
         yield unless_accepted(
             Rule.ONLY_COPY,
@@ -277,20 +269,17 @@ def fails_like_others(present: Present, change: Change) -> Refusals:
     """Not all of its kind fail as it does: that would be the tool, the release or the CRD. No flag lifts it."""
     starts = present.starts if change.of(Place.BIT) else None
     if starts is not None and starts.same_magic and change.repairs({RepairKind.MAGIC}):
-        yield refuse(
-            Rule.FAILS_LIKE_OTHERS,
+        text = (
             f"{present.shown} begins with the same four bytes as {display(starts.same_magic)}, which does not read "
-            f"either: that may be a newer encoding, and then it is {NOT_THE_OBJECT}",
-            hint="use an etcdfix that knows the cluster's release",
+            f"either: that may be a newer encoding, and then it is {NOT_THE_OBJECT}"
         )
+        yield refuse(Rule.FAILS_LIKE_OTHERS, text, hint="use an etcdfix that knows the cluster's release")
     if not _is_judged(present, change) or not _maybe_newer(present):
         return
     if present.alike.similar.points_at_us:
-        yield refuse(
-            Rule.FAILS_LIKE_OTHERS,
-            f"{present.shown}: {present.alike.similar}: that is {NOT_THE_OBJECT}",
-            hint="use an etcdfix that knows the cluster's release; name the release with --kubernetes-version",
-        )
+        why = f"{present.shown}: {present.alike.similar}: that is {NOT_THE_OBJECT}"
+        hint = "use an etcdfix that knows the cluster's release; name the release with --kubernetes-version"
+        yield refuse(Rule.FAILS_LIKE_OTHERS, why, hint=hint)
 
 
 def _is_judged(present: Present, change: Change) -> bool:
@@ -406,11 +395,8 @@ def unproven_damage(present: Present, change: Change) -> Refusals:
     if verdict.damage is Damage.POSSIBLE:
         why = "the damage is possible and not proven: every API server has to say that it cannot read it"
     ask_first = "with --kubeconfig FILE, ask whether an API server has other bytes of that key and reads it"
-    yield unless_accepted(
-        Rule.UNPROVEN_DAMAGE,
-        f"{present.shown}: {why} ({verdict.message})",
-        hint="" if verdict.key_proven else ask_first,
-    )
+    hint = "" if verdict.key_proven else ask_first
+    yield unless_accepted(Rule.UNPROVEN_DAMAGE, f"{present.shown}: {why} ({verdict.message})", hint=hint)
 
 
 def newer_than_known(present: Present, change: Change) -> Refusals:

@@ -45,9 +45,8 @@ from etcdfix.cli.progress import progress_of
 from etcdfix.commands.changing.outcome import outcome_report, refusal_report
 from etcdfix.commands.changing.preview import deletion_preview, fix_preview, undo_preview
 from etcdfix.commands.delete import DeleteRequest, recovery_lines, run_delete
-from etcdfix.commands.fix import run_fix
+from etcdfix.commands.fix import UndoRequest, run_fix, run_undo
 from etcdfix.commands.opening import Candidates, Inputs, open_candidates, open_cluster, without_candidates
-from etcdfix.commands.undo import UndoRequest, run_undo
 from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.copies.finder import Named
 from etcdfix.copies.model import Place
@@ -56,9 +55,8 @@ from etcdfix.errors import EtcdfixError
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.backup.file import Backup, read_backup
 from etcdfix.remediation.change import Change
-from etcdfix.remediation.checks.encryption import looks_enveloped
 from etcdfix.remediation.choice import FixRequest
-from etcdfix.remediation.cluster import Acceptances, Cluster
+from etcdfix.remediation.cluster import Acceptances, Cluster, looks_enveloped
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.report.planfile import load_plan
 from etcdfix.rules import Rule, acceptance

@@ -28,22 +28,11 @@ from etcdfix.rules import Rule
 from etcdfix.text.commands import plan as make_plan
 from etcdfix.text.notes import Note
 
-_OF_THE_VALUE: Final = frozenset(
-    {
-        Rule.NEVER_DELETABLE,
-        Rule.CURABLE_BY_CONFIGURATION,
-        Rule.ONLY_COPY,
-        Rule.UNPROVEN_DAMAGE,
-        Rule.NEWER_THAN_KNOWN,
-        Rule.FAILS_LIKE_OTHERS,
-        Rule.MASS_DAMAGE,
-        Rule.VALUE_MOVED,
-        Rule.PATTERN,
-        Rule.DECLARATION,
-        Rule.CLUSTER_BREAKING,
-        Rule.ENDS_CACHED_READS,
-    }
-)
+_OF_THE_VALUE: Final = {
+    Rule.NEVER_DELETABLE, Rule.CURABLE_BY_CONFIGURATION, Rule.ONLY_COPY, Rule.UNPROVEN_DAMAGE,
+    Rule.NEWER_THAN_KNOWN, Rule.FAILS_LIKE_OTHERS, Rule.MASS_DAMAGE, Rule.VALUE_MOVED, Rule.PATTERN,
+    Rule.DECLARATION, Rule.CLUSTER_BREAKING, Rule.ENDS_CACHED_READS,
+}  # fmt: skip
 """Refusals of a value that cannot be read, for what it is."""
 _LIFTED: Final = frozenset({Rule.UNPROVEN_DAMAGE, Rule.CLUSTER_BREAKING})
 """Those of them that the command to put back an earlier revision lifts."""
@@ -120,7 +109,8 @@ def recovery_lines(api: APIAccess, change: Change, *, say: Callable[[str], None]
         if seconds:
             say(
                 Note(
-                    f"waiting until the API servers have recovered, about {seconds:.0f} s at most; Ctrl-C ends it"
+                    f"waiting until the API servers have recovered, about {seconds:.0f} s at most; Ctrl-C ends "
+                    "it"
                 )
             )
         collection = present.found.directory.api_path("", None)
@@ -139,6 +129,6 @@ def _looked_at(looked: Sequence[ServerSigns]) -> Iterator[str]:
         yield f"API server {one.server}, after {one.seconds:.0f} s: {signs}"
     if any(one.failing for one in looked):
         yield (
-            "Not everything works yet. Usually more values cannot be read (scan shows them), or an API server has "
-            "another EncryptionConfiguration. Look again: kubectl get --raw '/readyz?verbose'"
+            "Not everything works yet. Other values fail (see scan), or a server has another configuration: "
+            "kubectl get --raw '/readyz?verbose'"
         )

@@ -1,7 +1,10 @@
-"""Puts a copy of an object back: the best that no rule refuses, or the one that is named.
+"""Puts a copy of an object back: the best that no rule refuses, the one that is named, or what a change replaced.
 
 A copy is found and judged as everywhere (:mod:`etcdfix.copies`, :mod:`etcdfix.remediation.offers`). What the live
-cluster alone can tell is asked by the checks of its way.
+cluster alone can tell is asked by the checks of its way. An undo needs no encryption configuration, and nothing that is
+unreadable: the audit log says that these bytes were at this key of this cluster, and that what stands there now is what
+the change put. A backup whose log is lost or broken is put only where nothing is, with the digest that the change
+printed.
 """
 
 from __future__ import annotations
@@ -12,13 +15,15 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.copies.model import THE_VALUE, Place, Way
+from etcdfix.copies.model import THE_VALUE, Place, Wanted, Way, examined_copy
 from etcdfix.errors import EtcdfixError, RefusedByRule
 from etcdfix.examine import Examiner
 from etcdfix.examine_all import Progress, no_progress
 from etcdfix.model import Outcome, StoredValue
 from etcdfix.remediation.audit.record import Result, Verb
-from etcdfix.remediation.change import PUT, Change, Confirmer, carry_out
+from etcdfix.remediation.backup.file import Backup
+from etcdfix.remediation.change import PUT, UNDO, Change, ChangeRequest, Chosen, Confirmer, carry_out
+from etcdfix.remediation.checks.undo import standing_of
 from etcdfix.remediation.choice import FixRequest, choose
 from etcdfix.remediation.cluster import Cluster
 from etcdfix.remediation.commit import ChangeOutcome
@@ -92,20 +97,53 @@ def _past_state(change: Change) -> list[str]:
 
 def _read_back(change: Change, outcome: ChangeOutcome, step: Step) -> ChangeOutcome:
     step("read back")
-    doubtful, told = _judge(change, outcome)
-    return msgspec.structs.replace(outcome, doubtful=doubtful, warnings=(*outcome.warnings, told))
-
-
-def _judge(change: Change, outcome: ChangeOutcome) -> tuple[bool, str]:
-    cluster = change.present.cluster
+    cluster, doubtful = change.present.cluster, False
     try:
         now: StoredValue | None = cluster.now.read_key(change.present.key).stored
         if now is None or now.mod_revision != outcome.revision:
-            return False, "not read back: the key was written or deleted again since; look at it"
-        found = cluster.examiner.apart().examine(now)
+            told = "not read back: the key was written or deleted again since; look at it"
+        else:
+            found, told = cluster.examiner.apart().examine(now), WHOLE
+            doubtful = now.value != change.value or found.verdict.outcome is not Outcome.READABLE
+            if doubtful:
+                told = f"READ BACK, AND IT IS NOT AS IT WAS WRITTEN ({found.verdict.outcome}): undo it"
     except EtcdfixError as exc:
-        return True, f"not read back: {exc.message}"
-    if now.value == change.value and found.verdict.outcome is Outcome.READABLE:
-        return False, WHOLE
-    told = f"READ BACK, AND IT IS NOT AS IT WAS WRITTEN ({found.verdict.outcome}): undo it, and look at etcd's members"
-    return True, told
+        doubtful, told = True, f"not read back: {exc.message}"
+    return msgspec.structs.replace(outcome, doubtful=doubtful, warnings=(*outcome.warnings, told))
+
+
+class UndoRequest(ChangeRequest, frozen=True, kw_only=True):
+    """One change to undo; ``value_sha256`` is ``sha256:<hex>`` that the value to put back must have, "" for any."""
+
+    backup: Backup
+    value_sha256: str = ""
+
+
+def run_undo(
+    cluster: Cluster,
+    request: UndoRequest,
+    confirmer: Confirmer,
+    *,
+    preview: Callable[[Change], None],
+    step: Step = no_step,
+) -> ChangeOutcome:
+    """Undo a change, or find out whether it could be.
+
+    Raises:
+        EtcdfixError: As of :func:`~etcdfix.remediation.change.carry_out`; nothing was changed.
+    """
+    backup, stored = request.backup, request.backup.content.stored
+    present = Present(cluster, stored.key, request, alone=True, ours=True, step=step)
+    found = cluster.examiner.apart().examine(stored)
+    copy = examined_copy(found, Place.BACKUP, f"backup {backup.path}", f"backup:{backup.path}")
+    copy = msgspec.structs.replace(copy, cluster=backup.content.cluster.named)
+    wanted = Wanted.gone(stored.key, cluster.examiner.layout)
+    standing = standing_of(backup, present)
+    change = Change(
+        Verb.UNDO,
+        present,
+        request,
+        choose=lambda _change: Chosen(copy, wanted, standing=standing),
+        expected_digest=request.value_sha256,
+    )
+    return carry_out(UNDO, change, confirmer, preview=preview, warnings=standing.doubts, step=step)

@@ -43,7 +43,6 @@ class PlanRequest(Reading, frozen=True, kw_only=True):
     """Everything that decides what a plan holds.
 
     Attributes:
-        newest: The source is read at its newest revision.
         rescued: Where ``rescue`` saved what API servers hold; None for nothing.
         plan_file: Where the plan will be, for its commands; "" where it is only shown.
     """
@@ -200,8 +199,7 @@ def _check_same(report: SavedReport, uid: str | None, request: PlanRequest, exam
     """Refuse a report that speaks of something else."""
     if report.source.kube_system_uid != uid:
         raise ConfigurationError(
-            f"the report is of the cluster whose kube-system has uid {report.source.kube_system_uid or 'unknown'}, "
-            f"and here it is {uid or 'unknown'}",
+            f"the report is of cluster {report.source.kube_system_uid or 'unknown'}, not {uid or 'unknown'}",
             hint="name the etcd or the snapshot that was scanned, or scan this one",
         )
     theirs = report.encryption_config.sha256 if report.encryption_config is not None else "none"

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from etcdfix.apiserver.servers import APIAccess
     from etcdfix.encryption.encrypt import Sealed
-    from etcdfix.model import StoredValue
     from etcdfix.remediation.audit.log import AuditLog
     from etcdfix.remediation.checks.plan import Expectation
     from etcdfix.remediation.checks.undo import Standing
@@ -66,12 +65,7 @@ class ChangeRequest(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         api: Which API servers to ask; None for none.
         etcd_user: As whom etcd is asked, for the record.
-        expected: What a reviewed plan expects of the value that is there, which may add a refusal; None without one.
-        plan_flags: Names that plan, for the record; empty without one.
-        log: The audit log, kept open over many changes; None where each opens it.
         rescued: Directory of objects that were saved from API servers; None for none.
-        run: What a command must repeat.
-        given: The words of the command that asks for it, without passwords; empty where no command does.
     """
 
     reason: str
@@ -108,10 +102,7 @@ class Change(Facts):
     """One change of a key; without a choice of a copy it deletes, or an API server makes it.
 
     Args:
-        verb: What it is called.
-        present: What is known of the key.
         request: What is asked for; its acceptances count here alone.
-        choose: Finds the copy that is put back.
         patch: What an API server is asked for, for the record; "" for a change of our own.
         held: What API servers have of it; None for a change of our own.
         expected_digest: ``sha256:<hex>`` that the value of a backup must have; "" for any.
@@ -167,11 +158,6 @@ class Change(Facts):
         """The same, without what is known of it."""
         return self.chosen.copy
 
-    @property
-    def source(self) -> str:
-        """What names the copy."""
-        return self.copy.source
-
     def of(self, place: Place) -> bool:
         """Say whether the copy is of a place."""
         return self._choose is not None and self.copy.place is place
@@ -214,11 +200,6 @@ class Change(Facts):
         cluster = self.copy.cluster if self._choose is not None else None
         return True if cluster is None else self.present.identity.is_same(cluster)
 
-    @property
-    def protected_by_place(self) -> str:
-        """Why the cluster may depend on what is put; "" where nothing is."""
-        return self.chosen.wanted.protected if self._choose is not None else ""
-
     @fact("the other key")
     def other_mark(self) -> Landmark | None:
         """How the other etcd key stands whose bytes are put; None where they stand nowhere else."""
@@ -252,19 +233,7 @@ class Change(Facts):
     @fact("write key")
     def proof(self) -> bytes:
         """The key of another object that API servers wrote as this one is sealed; b"" for none."""
-        paths, present = self.request.record_paths, self.present
-        return find_proof(
-            present.cluster,
-            self.examined,
-            present.identity,
-            directories=paths.directories,
-            audit_log=paths.log_path,
-        )
-
-    @property
-    def put(self) -> StoredValue | None:
-        """The record whose bytes or contents are put, as its place has it; None where there is none."""
-        return self.copy.stored if self._choose is not None else None
+        return find_proof(self.present, self.examined)
 
     @property
     def value(self) -> bytes | None:
@@ -366,14 +335,12 @@ def ask(checks: Sequence[Check], present: Present, change: Change) -> list[str]:
         if unknown is not None:
             raise unknown
         return list(dict.fromkeys(warnings))
-    words: list[str] = []
-    pending = refusals
+    words, pending = list[str](), refusals
     while pending and unknown is None and all(one.lift for one in pending):
-        more = [word for one in pending for word in one.lift]
-        pairs = [pair for pair in zip(more[::2], more[1::2], strict=True) if pair[1] not in words]
-        if not pairs:
+        new = dict.fromkeys(one.lift for one in pending if one.lift[1] not in words)
+        if not new:
             break
-        words += [word for pair in dict.fromkeys(pairs) for word in pair]
+        words += [word for lift in new for word in lift]
         pending, _, unknown = _ask_all(checks, present, change.accepting(words))
         known = {(one.rule, one.message) for one in refusals}
         refusals += [one for one in pending if (one.rule, one.message) not in known]
@@ -383,12 +350,11 @@ def ask(checks: Sequence[Check], present: Present, change: Change) -> list[str]:
         first.lifted = (
             "No --accept lets it through." if unknown is None else f"Not all was asked: {unknown.message}."
         )
-    elif change.request.given:
-        first.command = Command(with_options(change.request.given, words)).line(change.request.run)
-        first.lifted = "If all of it is understood, this command goes through:"
     else:
-        first.command = Command(words).line(change.request.run)
-        first.lifted = "If all of it is understood, it goes through with these words added:"
+        given = change.request.given
+        first.command = Command(with_options(given, words)).line(change.request.run)
+        goes = "this command goes through:" if given else "it goes through with these words added:"
+        first.lifted = f"If all of it is understood, {goes}"
     raise first
 
 
@@ -397,18 +363,20 @@ def _ask_all(
 ) -> tuple[list[RefusedByRule], list[str], EtcdfixError | None]:
     refusals: dict[tuple[str, str], RefusedByRule] = {}
     warnings: list[str] = []
+    unknown = None
     for check in checks:
         try:
             for found in check(present, change):
-                if isinstance(found, str):
-                    warnings.append(found)
-                else:
+                if isinstance(found, RefusedByRule):
                     refusals.setdefault((found.rule, found.message), found)
+                else:
+                    warnings.append(found)
         except RefusedByRule as refusal:  # a fact that cannot be had, perhaps refused before
             refusals.setdefault((refusal.rule, refusal.message), refusal)
         except EtcdfixError as exc:
-            return list(refusals.values()), warnings, exc
-    return list(refusals.values()), warnings, None
+            unknown = exc
+            break
+    return list(refusals.values()), warnings, unknown
 
 
 def carry_out(

@@ -46,7 +46,6 @@ class FixRequest(ChangeRequest, frozen=True, kw_only=True):
     Attributes:
         named: The copy of ``--from``; None for the best.
         other: The etcd key of ``--from key:ETCDKEY``.
-        places: Where else to look.
     """
 
     key: bytes
@@ -58,10 +57,7 @@ class FixRequest(ChangeRequest, frozen=True, kw_only=True):
 def choose(change: Change, request: FixRequest, candidates: Mapping[Path, Examiner]) -> Chosen:
     """Return the copy that is put back.
 
-    Args:
-        change: What is known of the key, and what is accepted.
-        request: Which copy.
-        candidates: What examines under each candidate configuration that is named.
+    ``candidates`` examine under each candidate configuration that is named.
 
     Raises:
         RefusedByRule: There is no such copy, a rule refuses it, or a person has to choose.
@@ -146,11 +142,9 @@ def _named(wanted: Wanted, named: Named, found: Sequence[Offer], finders: Sequen
         raise refuse(Rule(refusal.rule), f"{key}: {copy.where}: {refusal.message}", hint=refusal.hint or hint)
     perhaps = [one.copy for one in found if one.refusal is None and _may_be_later(one.copy, copy)]
     if not named.entry and perhaps:
-        raise refuse(
-            Rule.LOGGED_ONLY,
-            f"it is not certain that etcd applied {perhaps[0].where}, a write of {key} that reads: {perhaps[0].doubt}",
-            hint=f"compare the writes of the log; then name one: --from {perhaps[0].source}, or --from {copy.source}",
-        )
+        why = f"it is not certain that etcd applied {perhaps[0].where}: {perhaps[0].doubt}"
+        instead = f"compare them; then --from {perhaps[0].source}, or --from {copy.source}"
+        raise refuse(Rule.LOGGED_ONLY, why, hint=instead)
     return offer
 
 
@@ -227,7 +221,7 @@ def best_choice(
     if equal:
         raise refuse(
             Rule.SEVERAL_COPIES,
-            f"{key}: {best.copy.where} and {equal[0].copy.where} are equally good, and differ in their contents",
+            f"{key}: {best.copy.where} and {equal[0].copy.where} are equally good, and differ",
             hint=_ways([best, *equal], run),
         )
     if best.copy.place in _OUTSIDE and not accepted.accepts(Rule.UNLISTED_SOURCE):

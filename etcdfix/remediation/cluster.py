@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -11,21 +12,23 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from etcdfix.apiserver.servers import ServerAnswers
-from etcdfix.errors import SourceUnreachable
+from etcdfix.errors import RefusedByRule, SourceUnreachable
 from etcdfix.examine import Examiner
-from etcdfix.model import ClusterIdentity, Outcome
+from etcdfix.model import ClusterIdentity, Outcome, StoredValue
 from etcdfix.remediation.audit.grounds import Grounds, RecordedAnswer
 from etcdfix.remediation.datastore import Datastore, EtcdNow, KineNow
 from etcdfix.remediation.identify import identify
-from etcdfix.rules import Rule, acceptance, refuse
+from etcdfix.rules import Rule, refuse, unless_accepted
 from etcdfix.sources.base import Source
 from etcdfix.sources.connection import EtcdConnection, transport_warnings
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.kine import KineSource
 from etcdfix.sources.live import LiveSource
+from etcdfix.storagekey import display
 from etcdfix.verdicts.damage import PEEK_CHECKS
 from etcdfix.verdicts.examination import Examination, KeyName
 from etcdfix.verdicts.key_loss import KeyCounts
+from etcdfix.verdicts.plaintext import bits_off
 
 if TYPE_CHECKING:
     from etcdfix.remediation.surroundings import Surroundings
@@ -38,7 +41,6 @@ class Acceptances(msgspec.Struct, frozen=True, kw_only=True):
     """What the operator expects and accepts, as given by flags.
 
     Attributes:
-        expect_mod_revision: None for any.
         words: Each with its name where it has one; a word lifts its own rule.
         key_lost: ``TRANSFORMER[/KEY-ID]`` that was declared lost for ever, or "".
         at_terminal: What is declared has to be typed back; without a terminal it only stands in the command.
@@ -138,11 +140,8 @@ class Cluster(msgspec.Struct, frozen=True):
             SourceUnreachable: Something could not be read.
         """
         if self.source.problems:
-            raise SourceUnreachable(
-                "a change is decided by everything in etcd, and not all of it could be read: "
-                f"{self.source.problems[0]}",
-                hint="nothing was changed; scan says what can be read",
-            )
+            why = f"not everything in etcd could be read: {self.source.problems[0]}"
+            raise SourceUnreachable(why, hint="nothing was changed; scan says what can be read")
 
     @property
     def where(self) -> tuple[str, ...]:
@@ -193,37 +192,23 @@ def peek_lines(found: Examination) -> tuple[str, ...]:
     return tuple(f"{e.check}: {e.result}; {e.detail}" if e.detail else f"{e.check}: {e.result}" for e in seen)
 
 
-def check_cluster(
-    cluster: Cluster, accepted: Acceptances, backup_directories: Sequence[Path] = ()
-) -> ClusterIdentity:
-    """Return which cluster this is; unknown where that was accepted.
-
-    Raises:
-        RefusedByRule: It is unknown, or no Namespace at all can be read under this prefix, or the main etcd that was
-            named belongs to another cluster.
-        SourceError: etcd, or the main etcd, could not be asked.
-    """
-    identity = find_cluster(cluster, backup_directories)
+def refuse_unknown(
+    cluster: Cluster, identity: ClusterIdentity, accepted: Acceptances
+) -> Iterator[RefusedByRule]:
+    """Yield why a cluster without a name is not changed: that has to be accepted, and one Namespace must be there."""
     if identity.is_known:
-        return identity
+        return
     if not accepted.accepts(Rule.UNKNOWN_CLUSTER):
-        raise refuse(
-            Rule.UNKNOWN_CLUSTER,
-            "there is no namespace kube-system here, so it is not certain which cluster this is",
-            hint="where its main etcd is another one: --main-endpoints LIST, or --manifest FILE; else "
-            + acceptance(Rule.UNKNOWN_CLUSTER),
-        )
+        why = "there is no namespace kube-system here, so it is not certain which cluster this is"
+        hint = "where its main etcd is another one: --main-endpoints LIST, or --manifest FILE"
+        yield unless_accepted(Rule.UNKNOWN_CLUSTER, why, hint=hint)
     layout = cluster.examiner.layout
     examined = map(cluster.examiner.examine, cluster.source.current(layout.prefix_bytes + b"namespaces/"))
     if not any(found.verdict.outcome is Outcome.READABLE for found in examined):
         # Anything may lie under a prefix of which nothing says that an API server stores there.
-        raise refuse(
-            Rule.UNKNOWN_CLUSTER,
-            f"no Namespace can be read under {layout.prefix}: nothing shows that it is the storage prefix of a "
-            "cluster, or that the configuration fits",
-            hint="--etcd-prefix, and --encryption-config where namespaces are encrypted",
-        )
-    return identity
+        why = f"no Namespace can be read under {layout.prefix}: prefix or configuration may be wrong"
+        hint = "--etcd-prefix, and --encryption-config where namespaces are encrypted"
+        yield refuse(Rule.UNKNOWN_CLUSTER, why, hint=hint)
 
 
 def find_cluster(cluster: Cluster, backup_directories: Sequence[Path] = ()) -> ClusterIdentity:
@@ -246,10 +231,43 @@ def find_cluster(cluster: Cluster, backup_directories: Sequence[Path] = ()) -> C
     if not here.is_known:
         return msgspec.structs.replace(main, main_endpoints=cluster.main.endpoints)
     if not here.is_same(main):
-        raise refuse(
-            Rule.OTHER_CLUSTER,
-            f"this etcd holds the cluster with {here.describe()}, the main etcd at {endpoints} the one with "
-            f"{main.describe()}",
-            hint="leave --main-endpoints out: this etcd has a namespace kube-system of its own",
-        )
+        text = f"this etcd is of {here.describe()}, the main etcd at {endpoints} of {main.describe()}"
+        instead = "leave --main-endpoints out: this etcd has a namespace kube-system of its own"
+        raise refuse(Rule.OTHER_CLUSTER, text, hint=instead)
     return here
+
+
+_ENVELOPE: Final = b"k8s:enc:"
+
+_MOST_WRONG_BITS: Final = 3
+"""``k8s`` and a zero byte, as unencrypted values begin, differs from it in more."""
+
+
+def looks_enveloped(value: bytes) -> bool:
+    """Say whether a value begins like the envelope of an encryption provider, but for a few bits."""
+    return bits_off(value, _ENVELOPE) <= _MOST_WRONG_BITS
+
+
+def require_unencrypted(cluster: Cluster, value: StoredValue) -> None:
+    """Hold every value in this etcd, and one that is changed or put, against ``--no-encryption``, where that was given.
+
+    Whatever the storage prefix: under another one lies another cluster, or the same one of before. Where the user may
+    read no more than this prefix, the source says so.
+
+    Raises:
+        RefusedByRule: One of them is encrypted.
+        SourceError: etcd could not be asked, or not all of it could be read.
+    """
+    if not cluster.no_encryption:
+        return
+    for stored in chain([value], cluster.source.current(b"")):
+        if looks_enveloped(stored.value):
+            raise encrypted(stored.key)
+    cluster.require_everything()
+
+
+def encrypted(key: bytes) -> RefusedByRule:
+    """Return the refusal to raise where the value of a key is encrypted."""
+    why = f"--no-encryption, and the value of {display(key)} is encrypted: there is encryption at rest"
+    hint = "--encryption-config FILE: that of the API servers; an undo needs neither"
+    return refuse(Rule.CONFIGURATION_WRONG, why, hint=hint)

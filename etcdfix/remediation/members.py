@@ -50,10 +50,8 @@ class MemberCopy(msgspec.Struct, frozen=True, kw_only=True):
     """What one voting member holds for the key.
 
     Attributes:
-        name: Its name in the member list; empty while it has not started.
         stored: None where it has no such key, or was not asked.
         revision: The member's own revision when it answered.
-        endpoint: Address at which it answered.
         reason: Why it is unchecked, one clause per address that was tried; "" for one that is checked.
     """
 
@@ -86,7 +84,6 @@ class MemberSurvey(msgspec.Struct, frozen=True, kw_only=True):
     """The copies of one key on all voting members, and what they say together.
 
     Attributes:
-        reading: The linearizable read that the copies are held against.
         copies: One per voting member, in the order of the member list.
         learners: Labels of the members without a vote, which were not asked.
     """

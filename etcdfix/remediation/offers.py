@@ -49,8 +49,6 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """A copy, and what stands between it and its key.
 
     Attributes:
-        refusal: None where no rule says no.
-        needs: Rules that have to be accepted.
         declares: The encryption key that has to be declared lost; "" for none.
         command: The dry run that puts it back; none where a rule refuses.
         save: The command that saves it; none where it is a file already.
@@ -101,12 +99,8 @@ def offers(
 ) -> list[Offer]:
     """Return what may be put back, in the order of the copies.
 
-    Args:
-        copies: Ranked.
-        wanted: The object that they are of.
-        run: What was read, and how.
-        breaking: A change may break the cluster; what its place alone says need not be told.
-        rescued: Directory to which ``rescue`` saved, or a word to fill in.
+    ``breaking``: a change may break the cluster; what its place alone says need not be told. ``rescued`` is where
+    ``rescue`` saved to, or a word to fill in.
     """
     copies = _taken_from_the_file(copies, run)
     return [_offer(copy, wanted, run, breaking=breaking, rescued=rescued) for copy in copies]
@@ -123,13 +117,7 @@ def at_hand(
 ) -> list[Offer]:
     """Return what may be put back of that which a look at many values has found, the best first.
 
-    Args:
-        found: The value, with how it is put right where that is known.
-        run: What was read, and how.
-        readable: Its newest earlier revision that reads; None for none.
-        held: What an API server held of it; None for nothing.
-        breaking: As in :func:`offers`, like the next one.
-        rescued: Where that was saved.
+    ``readable`` is its newest earlier revision that reads, ``held`` what an API server held of it; else :func:`offers`.
     """
     copies = [
         *([put_right(found, found.repair)] if found.repair is not None else []),
@@ -178,15 +166,7 @@ def ways_of(
     breaking: bool = False,
     beside: Beside = NOT_LOOKED,
 ) -> list[Remedy]:
-    """Return every way out for an object in one order: its copies by their offers, the rest by the advice on its value.
-
-    Args:
-        wanted: The object.
-        found: The offers of all its copies.
-        run: What was read, and how.
-        breaking: As in :func:`offers`.
-        beside: What a look at other keys showed.
-    """
+    """Return every way out for an object in one order: its copies by their offers, the rest by advice on its value."""
     copied = [remedy_of(one) for one in found if one.grade is not Grade.UNUSABLE][:_MOST_OFFERED]
     if wanted.found is None:
         return [*copied, other_copies(key_word(wanted.key))]

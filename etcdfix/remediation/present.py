@@ -21,11 +21,10 @@ from etcdfix.graph.model import Assessment, Risk
 from etcdfix.model import ClusterIdentity, Outcome, ReadableRevision, Repair, StoredValue
 from etcdfix.readable_revision import ReadableRevisions
 from etcdfix.remediation.checks.cached_reads import CachedReads, Kin, RescuedCopies, cached_reads_of
-from etcdfix.remediation.checks.encryption import encrypted, looks_enveloped
 from etcdfix.remediation.checks.release import newest_kubelet
 from etcdfix.remediation.checks.servers import foretold_of
 from etcdfix.remediation.checks.value import unfit_to_go
-from etcdfix.remediation.cluster import Cluster, find_cluster
+from etcdfix.remediation.cluster import Cluster, encrypted, find_cluster, looks_enveloped
 from etcdfix.remediation.datastore import KeyReading, Landmark
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.facts import Facts, fact, must_be_had
@@ -49,12 +48,7 @@ if TYPE_CHECKING:
 
 
 class Home(NamedTuple):
-    """The etcd key to which a moved value belongs.
-
-    Attributes:
-        mark: How it stands; None where it does not hold the object.
-        later: It holds the object in a later state.
-    """
+    """How the key stands to which a moved value belongs; no mark where it does not hold the object."""
 
     mark: Landmark | None = None
     later: bool = False
@@ -64,13 +58,9 @@ class Present(Facts):
     """What is known of a key now. The landmarks of its cluster are read before anything else.
 
     Args:
-        cluster: Where.
-        key: Complete etcd key.
         request: Whom to ask, and where backups are; nothing that it accepts is looked at.
         alone: The value is judged by itself: no pass over everything is needed to change it.
         ours: What stands there, if anything does, is what we put.
-        progress: Of the pass over everything.
-        step: Told what is found out.
     """
 
     def __init__(
@@ -167,15 +157,6 @@ class Present(Facts):
         """Which cluster it is; perhaps unknown."""
         return find_cluster(self.cluster, self.request.record_paths.directories)
 
-    @fact()
-    def has_namespace(self) -> bool:
-        """A Namespace can be read under this prefix."""
-        examiner = self.cluster.examiner
-        return any(
-            examiner.examine(stored).verdict.outcome is Outcome.READABLE
-            for stored in self.cluster.source.current(examiner.layout.prefix_bytes + b"namespaces/")
-        )
-
     @fact("release")
     def newest_kubelet(self) -> int | None:
         """The minor release of the newest kubelet, where a release was named and a Node can be read."""
@@ -197,7 +178,7 @@ class Present(Facts):
     def kin(self) -> Kin:
         """Others of its kind whose encryption key is lost; those that are saved are known."""
         request = self.request
-        saved = RescuedCopies.load(request.rescued, request.record_paths.log_path)
+        saved = RescuedCopies(request.rescued, request.record_paths.log_path)
         return Kin(self.first, saved, self.identity)
 
     @fact("everything else")
@@ -212,7 +193,7 @@ class Present(Facts):
             kin.see(other)
 
         looks = self.cluster.surroundings or FRESH
-        around = looks.look(self.cluster, self.reading, self.first, self._progress, see=see, graph=True)
+        around = looks.look(self.cluster, self.reading, self.first, self._progress, see=see)
         if around.alike.target is None:
             raise self.moved()
         self._require_unfit(around.alike.target)  # a plugin may have answered otherwise meanwhile
@@ -240,7 +221,6 @@ class Present(Facts):
     def assessment(self) -> Assessment | None:
         """What a deletion sets off; None where nothing is known of the key."""
         graph, cluster = self.around.graph, self.cluster
-        assert graph is not None  # it was asked for
         # Earlier revisions, which are looked at here, speak for no value that is stored now.
         apart = cluster.examiner.apart()
         with apart.plugins.aside() if apart.plugins is not None else nullcontext():

@@ -7,7 +7,7 @@ another log is named, what was done is met as a surprise, and nothing is done tw
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -16,8 +16,7 @@ import msgspec
 from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.graph.model import Risk
 from etcdfix.model import ClusterIdentity
-from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.record import Operator, Record, Result, Verb
+from etcdfix.remediation.audit.record import Record, Result, Verb
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.change import ChangeRequest
 from etcdfix.remediation.checks.plan import refuse_plan
@@ -40,7 +39,6 @@ from etcdfix.storagekey import display
 from etcdfix.text.commands import Command
 from etcdfix.text.commands import run_plan as run_command
 from etcdfix.text.safetext import key_word, quote_command, safe_text
-from etcdfix.text.words import counted
 
 VERBS: Final = {Decision.DELETE: Verb.DELETE, Decision.FIX: Verb.FIX}
 _OF_AN_ENTRY: Final = frozenset(
@@ -56,7 +54,6 @@ class RunRequest(ChangeRequest, frozen=True, kw_only=True):
         expect_plan: The digest of the plan with its decisions; None for any.
         key_lost: ``TRANSFORMER[/KEY-ID]`` of each encryption key that is declared lost.
         leave_out: Keys to which nothing is to be done, whatever the plan says.
-        rescued: Directory of objects that were saved from API servers; None for none.
         encryption_config: File that must stay as it is; None where it cannot be read again.
     """
 
@@ -64,7 +61,6 @@ class RunRequest(ChangeRequest, frozen=True, kw_only=True):
     expect_plan: str | None = None
     key_lost: tuple[str, ...] = ()
     leave_out: tuple[bytes, ...] = ()
-    rescued: Path | None = None
     encryption_config: Path | None = None
 
     def command(self, digest: str) -> Command:
@@ -91,7 +87,6 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         declared: The declaration that speaks of its encryption key; "" for none.
-        protected: Why the cluster may depend on it; "" where the plan says nothing of the kind.
     """
 
     entry: PlanEntry
@@ -116,15 +111,12 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """What a plan comes to for one run.
 
     Attributes:
-        done: How many objects earlier runs dealt with.
         left_alone: To how many nothing is to be done.
-        waiting: How many of these could be dealt with, if the plan were decided otherwise.
     """
 
     tasks: tuple[Task, ...]
     done: int
     left_alone: int
-    waiting: int
 
     def count(self, decision: Decision) -> int:
         """Return how many objects are to be dealt with in this way."""
@@ -145,7 +137,7 @@ def workload_of(plan: DeletionPlan, finished: Container[bytes], request: RunRequ
     """
     leave_out = set(request.leave_out)
     tasks: list[Task] = []
-    done = left_alone = waiting = 0
+    done = left_alone = 0
     keys: set[bytes] = set()
     may_be_declared: set[str] = set()
     for entry, what in _decided(plan):
@@ -159,7 +151,6 @@ def workload_of(plan: DeletionPlan, finished: Container[bytes], request: RunRequ
             done += 1
         elif what is Decision.LEAVE or key in leave_out:
             left_alone += 1
-            waiting += len(decision_on(entry).allowed) > 1
         else:
             tasks.append(_task(entry, what, key, request))
     if leave_out - keys:
@@ -167,35 +158,30 @@ def workload_of(plan: DeletionPlan, finished: Container[bytes], request: RunRequ
     # Objects that an earlier run dealt with count too: the same command goes on.
     for declared in request.key_lost:
         if declared not in may_be_declared:
-            raise refuse(
-                Rule.DECLARATION,
-                f"--declare-key-lost {declared} names no encryption key whose loss an object of the plan waits for",
-                hint="leave it out; needs, in the entries of the plan, says which flag each of them needs",
-            )
-    return Workload(tasks=tuple(tasks), done=done, left_alone=left_alone, waiting=waiting)
+            why = f"--declare-key-lost {declared} names no encryption key that the plan waits for"
+            hint = "leave it out; needs, in the entries of the plan, says which flag each needs"
+            raise refuse(Rule.DECLARATION, why, hint=hint)
+    return Workload(tasks=tuple(tasks), done=done, left_alone=left_alone)
 
 
 def _decided(plan: DeletionPlan) -> Iterator[tuple[PlanEntry, Decision]]:
     """Yield each entry with the decision on it, where these belong together."""
     if len(plan.decisions) != len(plan.entries):
-        raise refuse(
-            Rule.PLAN,
-            f"the plan has {counted(len(plan.entries), 'object')} and {counted(len(plan.decisions), 'decision')}: some "
-            "were removed or added",
-            hint="make a new one: etcdfix plan --from-report REPORT -o json --output-file FILE",
-        )
+        why = f"the plan has {len(plan.entries)} objects and {len(plan.decisions)} decisions"
+        hint = "make a new one: etcdfix plan --from-report REPORT -o json --output-file FILE"
+        raise refuse(Rule.PLAN, why, hint=hint)
     for entry, decision in zip(plan.entries, plan.decisions, strict=True):
         if (decision.order, decision.key, decision.key_base64) != (entry.order, entry.key, entry.key_base64):
             raise refuse(
                 Rule.PLAN,
-                f"decision {decision.order} of the plan is on {safe_text(decision.key)}, and entry {entry.order} is "
-                f"{safe_text(entry.key)}: their order was changed",
+                f"decision {decision.order} is not on the key of entry {entry.order}: their order was "
+                "changed",
                 hint="edit the word after decision and nothing else, or make a new plan",
             )
         allowed = decision_on(entry).allowed
         if decision.decision not in allowed:
             raise ConfigurationError(
-                f"the plan decides {safe_text(decision.decision)!r} on {safe_text(entry.key)}, which allows "
+                f"{safe_text(entry.key)}: decision {safe_text(decision.decision)!r} is none of "
                 f"{', '.join(allowed)}",
                 hint="edit the word after decision",
             )
@@ -226,11 +212,8 @@ def _task(entry: PlanEntry, what: Decision, key: bytes, request: RunRequest) -> 
         # API servers say themselves what they hold, where they can be asked.
         if not given and not (word == Rule.ENDS_CACHED_READS and request.api is not None):
             act = "deletion" if what is Decision.DELETE else "fix"
-            raise refuse(
-                Rule.PLAN,
-                f"the {act} of {display(key)} needs {need}",
-                hint=f"add it, if {meaning(need)}; to leave this key as it is: {quote_command(leaving_out(key))}",
-            )
+            hint = f"add it, if {meaning(need)}; or leave it: {quote_command(leaving_out(key))}"
+            raise refuse(Rule.PLAN, f"the {act} of {display(key)} needs {need}", hint=hint)
     return Task(entry=entry, decision=what, key=key, declared=declared, protected=protected)
 
 
@@ -252,7 +235,7 @@ def finished_before(
         AuditError: The log cannot be read, or not be written.
     """
     planned = {plan_key(entry): entry.mod_revision for entry in plan.entries}
-    path = request.record_paths.log_path
+    path, accepted = request.record_paths.log_path, request.accepted.only(Rule.UNKNOWN_CLUSTER)
     if not path.exists():
         return set()
     step("check: what earlier runs did")
@@ -261,45 +244,36 @@ def finished_before(
     else:
         operator = operator_for(None, request.etcd_user)
         with request.record_paths.open_log(operator, step) as log:
-            _settle(cluster, log, planned, operator, identity, request.accepted, say)
+            for intent in log.open_intents():
+                key = intent.subject.key
+                if key not in planned or intent not in open_intents_of(log, key, cluster=identity):
+                    continue
+                try:
+                    found = settle_intent(
+                        cluster.now, log, intent, operator, cluster=identity, accepted=accepted
+                    )
+                except RefusedByRule as refusal:  # it is of another etcd, and of nothing that is done here
+                    say(refusal.message)
+                    continue
+                became = f"was settled: {found.outcome}" if found.settled else "stays open"
+                say(f"the open intent {intent.link.sequence} {became}, {found.detail}")
+                if not found.settled or found.outcome == Result.ANOMALY:
+                    why = f"what became of {display(key)} is not known: {found.detail}"
+                    hint = (
+                        f"{'look at it' if found.settled else 'see that etcd answers'}, then run this again"
+                    )
+                    raise refuse(Rule.PLAN, why, hint=hint)
             recorded = _recorded(log.records(), plan)
     finished = set()
     for key, outcome in recorded.items():
-        if key in planned and _stands_again(cluster, key, outcome, planned[key]):
-            say(
-                f"{display(key)} stands there as the plan has it, although it was {outcome}: etcd was put back to an "
-                "older state, or this is another one; it is dealt with again"
-            )
+        stored = cluster.now.read_key(key).stored if key in planned else None
+        # Revisions and ids repeat in a restored etcd.
+        fixed = outcome == DONE[Verb.FIX]
+        if stored and (stored.mod_revision if fixed else stored.create_revision) <= planned[key]:
+            say(f"{display(key)} stands there again, although it was {outcome}: it is dealt with again")
         else:
             finished.add(key)
     return finished
-
-
-def _settle(
-    cluster: Cluster,
-    log: AuditLog,
-    planned: Mapping[bytes, int],
-    operator: Operator,
-    identity: ClusterIdentity,
-    accepted: Acceptances,
-    say: Callable[[str], object],
-) -> None:
-    for intent in log.open_intents():
-        key = intent.subject.key
-        if key not in planned or intent not in open_intents_of(log, key, cluster=identity):
-            continue
-        accepted = accepted.only(Rule.UNKNOWN_CLUSTER)
-        try:
-            found = settle_intent(cluster.now, log, intent, operator, cluster=identity, accepted=accepted)
-        except RefusedByRule as refusal:  # it is of another etcd, and of nothing that is done here
-            say(refusal.message)
-            continue
-        became = f"was settled: {found.outcome}" if found.settled else "stays open"
-        say(f"the open intent {intent.link.sequence} {became}, {found.detail}")
-        if not found.settled or found.outcome == Result.ANOMALY:
-            first = "look at it, then run" if found.settled else "run"
-            hint = f"{first} this again{'' if found.settled else ' when etcd answers'}"
-            raise refuse(Rule.PLAN, f"what became of {display(key)} is not known: {found.detail}", hint=hint)
 
 
 def _recorded(records: Iterable[Record], plan: DeletionPlan) -> dict[bytes, str]:
@@ -316,11 +290,3 @@ def _recorded(records: Iterable[Record], plan: DeletionPlan) -> dict[bytes, str]
 
 def _ending(plan: DeletionPlan) -> str:
     return f" ({plan.content_sha256})"
-
-
-def _stands_again(cluster: Cluster, key: bytes, outcome: str, planned: int) -> bool:
-    """Say whether the key is what it was before that outcome: revisions and ids repeat in a restored etcd."""
-    stored = cluster.now.read_key(key).stored
-    if stored is None:
-        return False
-    return (stored.mod_revision if outcome == DONE[Verb.FIX] else stored.create_revision) <= planned

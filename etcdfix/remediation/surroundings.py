@@ -18,7 +18,7 @@ from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.maybe_newer import SimilarCounts, SimilarValues, similarity_of
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.remediation.checks.encryption import require_unencrypted
+from etcdfix.remediation.cluster import require_unencrypted
 from etcdfix.sources.base import Source
 from etcdfix.verdicts.causes import Cause
 from etcdfix.verdicts.deletability import FAILED
@@ -48,7 +48,6 @@ class Alike(msgspec.Struct, frozen=True):
         similar: Those that a newer cluster may have written as it did.
         unread: How many other values are not known to be read without fault, by the display name of their resource;
             past a hundred names, all others as one.
-        keys: Keys below the storage prefix.
     """
 
     target: Examination | None
@@ -60,10 +59,10 @@ class Alike(msgspec.Struct, frozen=True):
 
 
 class Around(NamedTuple):
-    """What stands around a value; the graph is who refers to whom, None where nobody asked."""
+    """What stands around a value; the graph is who refers to whom."""
 
     alike: Alike
-    graph: ImpactIndex | None
+    graph: ImpactIndex
 
 
 class Surroundings(Protocol):
@@ -77,7 +76,6 @@ class Surroundings(Protocol):
         progress: Progress,
         *,
         see: See,
-        graph: bool,
     ) -> Around:
         """Look at everything else, not older than a reading of the value.
 
@@ -99,20 +97,18 @@ class FreshLook:
         progress: Progress,
         *,
         see: See,
-        graph: bool,
     ) -> Around:
         """Look at everything else in one pass."""
-        builder = IndexBuilder(cluster.examiner, cluster.source) if graph else None
+        builder = IndexBuilder(cluster.examiner, cluster.source)
 
         def show(other: Examination) -> None:
-            if builder is not None:
-                builder.add(other)
+            builder.add(other)
             see(other)
 
         alike = look_at_all(cluster.source, cluster.examiner, found, progress, see=show)
         require_unencrypted(cluster, found.stored)
         cluster.require_everything()
-        return Around(alike, builder.finish() if builder is not None else None)
+        return Around(alike, builder.finish())
 
 
 FRESH: Final = FreshLook()

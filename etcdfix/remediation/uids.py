@@ -29,12 +29,7 @@ if TYPE_CHECKING:
 
 
 class SaidUid(NamedTuple):
-    """A uid of the object that stands at a key now, or stood there last, by an earlier value of it.
-
-    Attributes:
-        origin: Where that value is, as part of a sentence.
-        examination: What it is; it reads.
-    """
+    """A uid of the object that stands at a key now, or stood there last, by an earlier value of it."""
 
     uid: str
     origin: str

@@ -1,4 +1,4 @@
-"""The published shape of what a change came to, a refusal too (``etcdfix/v1``, kind ``ChangeReport``)."""
+"""The published shapes of what changes came to, refusals too (``etcdfix/v1``: ``ChangeReport``, ``PlanRunReport``)."""
 
 from __future__ import annotations
 
@@ -38,15 +38,7 @@ def preview_of(
 ) -> Document:
     """Return what a person reads before a change, whatever changes: at most about 30 lines at 100 columns.
 
-    Args:
-        headline: What will be done to which key.
-        facts: What the key is, and what takes its place.
-        stakes: What is broken now; at most three lines.
-        sets_off: What the change sets off; sentences have no name.
-        instead: What would be less destructive.
-        warnings: Each is told once.
-        kept: What is recorded, and how to undo it.
-        more: What else there is to see.
+    ``stakes`` are at most three lines; sentences of ``sets_off`` have no name; each warning is told once.
     """
     warned = [("Warning", warning) for warning in dict.fromkeys(warnings)]
     named = [fact for fact in sets_off if fact[0]]

@@ -187,10 +187,7 @@ def deletion_waits(entry: PlanEntry) -> bool:
 
 _MEANINGS: Final = {acceptance(rule): words for rule, words in MEANINGS.items()}
 
-_LOST: Final = (
-    "its key is gone for ever, and you are certain of that; with --kubeconfig, so that an API server can contradict, "
-    f"or {acceptance(Rule.NO_API_SERVER)}"
-)
+_LOST: Final = f"its key is gone for ever; with --kubeconfig, or {acceptance(Rule.NO_API_SERVER)}"
 
 
 def meaning(flag: str) -> str:

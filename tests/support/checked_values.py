@@ -48,7 +48,7 @@ def present_of(
     present.known |= {
         "reading": KeyReading(stored=found.stored, revision=1, cluster_id=2, member_id=3),
         "first": found,
-        "around": Around(alike, None),
+        "around": Around(alike, cast("Any", None)),
         "starts": SameStart(found.stored),
         "configuration": True,
         "newest_kubelet": 34,

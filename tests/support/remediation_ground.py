@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 
 from etcdfix.commands.delete import DeleteRequest, run_delete
-from etcdfix.commands.fix import run_fix
-from etcdfix.commands.undo import UndoRequest, run_undo
+from etcdfix.commands.fix import UndoRequest, run_fix, run_undo
 from etcdfix.copies.finder import parse_named
 from etcdfix.encryption.cipher import turned
 from etcdfix.encryption.config import EncryptionConfiguration

@@ -36,7 +36,12 @@ def outcome_report(
     With ``unread``, an encrypted value was put back without a configuration: a look at it needs one. ``again`` is the
     command that does what a dry run has checked.
     """
-    afterwards, after = ([], []) if deleted is None else (_recovery(deleted), [_what_is_left(deleted)])
+    afterwards = [] if deleted is None else [*_recovery(deleted)]
+    after = []
+    if deleted is not None:
+        # Of every namespace: one value that cannot be read, wherever it is, fails the LIST of all.
+        left = scan(str(deleted.present.found.directory.group_resource))
+        after = [FollowUp("See what is left", left)]
     if outcome.result is None and again and not exit_code:
         after = [FollowUp("Do it", again)]
     return ChangeReport(
@@ -151,19 +156,13 @@ def _undo(verb: Verb, outcome: ChangeOutcome) -> Iterator[FollowUp]:
         yield FollowUp(what, Command(("etcdfix", "undo", path, *words)))
 
 
-def _what_is_left(deleted: Change) -> FollowUp:
-    # Of every namespace: one value that cannot be read, wherever it is, fails the LIST of all.
-    return FollowUp("See what is left", scan(str(deleted.present.found.directory.group_resource)))
-
-
 def _recovery(deleted: Change) -> Iterator[str]:
     resource, unread = str(deleted.present.found.directory.group_resource), deleted.present.alike.unread
     others = unread.get(resource, 0)
     if others:
         yield (
-            f"etcdfix cannot read or judge {counted(others, 'other value')} of {resource}. While one of them fails, "
-            f"LIST and watches of {resource} fail. A LIST that works may come from a server's memory; a deletion ends "
-            "that after 30 s."
+            f"{counted(others, 'other value')} of {resource} may fail: then LIST and watches do. A LIST that works "
+            "may come from memory, for 30 s."
         )
     else:
         yield (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -81,7 +81,7 @@ def deletion_preview(change: Change, run: RunOptions) -> Document:
 
     return preview_of(
         f"To delete: {present.shown}",
-        stakes=_stakes(change, [found]),
+        stakes=_stakes(change),
         facts=[*facts()],
         sets_off=[*_losses(present.assessment, present.protected), ("", " ".join(WARNINGS))],
         instead=instead,
@@ -112,21 +112,16 @@ def fix_preview(change: Change) -> Document:
         if change.sealed is not None:
             plain = change.sealed.transformer == IDENTITY
             yield "Written with", "no encryption" if plain else change.sealed.transformer
-            deployed = (
-                f"API servers write so too: {display(change.proof)} is stored under it"
-                if change.proof
-                else ""
-            )
-            unproven = (
-                "" if present.cluster.no_encryption else "nothing shows that API servers hold it, as accepted"
-            )
-            yield "Write key", deployed or unproven
+            if change.proof:
+                yield "Write key", f"API servers write so too: {display(change.proof)} is stored under it"
+            elif not present.cluster.no_encryption:
+                yield "Write key", "nothing shows that API servers hold it, as accepted"
         yield from _where(change)
 
     gone = "Dependents that the garbage collector has deleted do not come back with their owner."
     return preview_of(
         f"To fix: {present.shown}",
-        stakes=[] if present.absent else _stakes(change, [present.found]),
+        stakes=_stakes(change),
         facts=[*facts()],
         sets_off=[] if change.is_of_the_value else [("", gone)],
         warnings=change.warnings,
@@ -169,8 +164,7 @@ def _memory_preview(change: Change) -> Document:
         means.append("Whether a server still holds it is known only when it is asked to write it.")
     if dry_run:
         means.append(
-            "An API server's own dry run (dryRun=All) fails for such an object, so whether admission lets the change "
-            "through is known only when it is made."
+            "Whether admission lets it through is known only then: dryRun=All fails for such an object."
         )
     return preview_of(
         f"To fix: {present.shown}",
@@ -191,8 +185,8 @@ def _memory_preview(change: Change) -> Document:
     )
 
 
-def _stakes(change: Change, found: Sequence[Examination]) -> list[str]:
-    stakes = Stakes(found).lines()
+def _stakes(change: Change) -> list[str]:
+    stakes = Stakes([] if change.present.absent else [change.present.found]).lines()
     if change.goes and change.present.protected:
         stakes.append(f"CLUSTER-BREAKING, as accepted: {change.present.protected}.")
     return stakes[:_MOST_NAMED]

@@ -31,7 +31,6 @@ class Broken(NamedTuple):
 
     Attributes:
         found: What it is, without its value: there may be many.
-        value_sha256: ``sha256:<hex>`` of the stored bytes.
         closed: Nothing came out of its value.
     """
 
@@ -49,11 +48,6 @@ class _Kept(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 class Gathered:
     """What the pass over everything leaves of the findings of a report.
-
-    Args:
-        reported: The findings.
-        similar: Counts what a newer cluster may have written.
-        is_saved: Says whether ``rescue`` saved the object of a value.
 
     Attributes:
         not_in_report: How many broken values the report does not have.

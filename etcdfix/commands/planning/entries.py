@@ -217,21 +217,12 @@ def advice_on(found: Examination, doubts: frozenset[KeyDoubt], run: RunOptions) 
 _KINDS_OF_USE: Final[dict[Role, str]] = {
     Role.INGRESS_TLS: "TLS certificate",
     Role.IMAGE_PULL: "pull secret",
-    **dict.fromkeys(
-        (
-            Role.CONTROLLER_PUBLISH,
-            Role.NODE_STAGE,
-            Role.NODE_PUBLISH,
-            Role.CONTROLLER_EXPAND,
-            Role.NODE_EXPAND,
-            Role.PROVISIONER,
-            Role.PROVISIONER_DELETION,
-            Role.SNAPSHOTTER,
-            Role.SNAPSHOT_DELETION,
-        ),
-        "storage credentials",
-    ),
-}
+    **dict.fromkeys((
+        Role.CONTROLLER_PUBLISH, Role.NODE_STAGE, Role.NODE_PUBLISH, Role.CONTROLLER_EXPAND,
+        Role.NODE_EXPAND, Role.PROVISIONER, Role.PROVISIONER_DELETION, Role.SNAPSHOTTER,
+        Role.SNAPSHOT_DELETION,
+    ), "storage credentials"),
+}  # fmt: skip
 _TYPES: Final = {
     TOKEN_TYPE: "service-account token",
     "kubernetes.io/tls": "TLS certificate",

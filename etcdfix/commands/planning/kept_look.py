@@ -29,8 +29,7 @@ from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.contents import LEARNED_PATHS
 from etcdfix.maybe_newer import SimilarValues, similarity_of
 from etcdfix.model import Outcome, StoredValue
-from etcdfix.remediation.checks.encryption import encrypted, looks_enveloped
-from etcdfix.remediation.cluster import Cluster
+from etcdfix.remediation.cluster import Cluster, encrypted, looks_enveloped
 from etcdfix.remediation.datastore import EtcdNow, KeyReading, Landmarks
 from etcdfix.remediation.surroundings import FRESH, Alike, Around, See, is_unread, note_unread
 from etcdfix.rules import Rule, refuse
@@ -75,20 +74,19 @@ class KeptLook:
         progress: Progress,
         *,
         see: See,
-        graph: bool,
     ) -> Around:
         """Look at everything else, as it stands at the revision of the reading or later."""
         self.catch_up(reading.revision)
         if self._always_fresh:
             # What plugins and their data keys did for values that are gone speaks for nothing any more.
             cluster.examiner.start_over_with_plugins()
-            return FRESH.look(cluster, reading, found, progress, see=see, graph=graph)
+            return FRESH.look(cluster, reading, found, progress, see=see)
         if cluster.no_encryption and looks_enveloped(found.stored.value):
             raise encrypted(found.stored.key)
         cluster.require_everything()
         for other in self._unread.values():
             see(other)
-        return Around(self._alike(found), self._builder.index if graph else None)
+        return Around(self._alike(found), self._builder.index)
 
     def catch_up_now(self) -> None:
         """Take in everything that was written up to now, so that all checks of a key read it; as :meth:`catch_up`."""
@@ -292,7 +290,7 @@ class _NowOfRun(EtcdNow):
 
 def _put_back(revision: int, before: int) -> RefusedByRule:
     why = (
-        f"etcd stands at revision {revision}, and stood at {before} a moment ago: it was put back to an older "
-        "state, or another one answers"
+        f"etcd stands at revision {revision}, not past {before}: it was put back to an older state, or is another "
+        "one"
     )
     return refuse(Rule.OTHER_CLUSTER, why, hint="find out which etcd answers; then make a new plan")

@@ -32,7 +32,7 @@ from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.change import Change, ChangeRequest, Confirmer
 from etcdfix.remediation.checks.plan import MOST_AGE_OF_A_RUN, check_fits, expectation_by, refuse_plan
 from etcdfix.remediation.choice import FixRequest
-from etcdfix.remediation.cluster import Cluster, check_cluster
+from etcdfix.remediation.cluster import Cluster, find_cluster, refuse_unknown
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.intent import DONE, operator_for
@@ -48,6 +48,7 @@ from etcdfix.remediation.run import (
     leaving_out,
     workload_of,
 )
+from etcdfix.report.origin import same_fields
 from etcdfix.report.plan import Decision, DeletionPlan
 from etcdfix.report.planfile import decided_digest
 from etcdfix.rules import Rule, refuse
@@ -94,8 +95,6 @@ class Run(msgspec.Struct, kw_only=True):
     Attributes:
         request: What was asked for; None where it did not come that far, as with the next two.
         digest: Of the plan with its decisions.
-        load: What is to be done.
-        objects: What became of each, in the order in which they were dealt with.
         at: The object that is, or was last, looked at.
     """
 
@@ -166,7 +165,9 @@ def run_plan(
     now = datetime.now(UTC)
     check_fits(plan, cluster, request.accepted, again=again, now=now, most_age=MOST_AGE_OF_A_RUN)
     step("check: cluster")
-    identity = check_cluster(cluster, request.accepted, request.record_paths.directories)
+    identity = find_cluster(cluster, request.record_paths.directories)
+    for refusal in refuse_unknown(cluster, identity, request.accepted):
+        raise refusal
     if plan.kube_system_uid and identity.uid and plan.kube_system_uid != identity.uid:
         raise refuse_plan(
             f"the plan is of the cluster {plan.kube_system_uid}, this one is {identity.uid}", again
@@ -188,13 +189,9 @@ def _refuse_all_but_memory(tasks: Iterable[Task]) -> None:
     """Refuse what an API server does not do for us: nothing else writes to kine."""
     for task in tasks:
         if task.decision is not Decision.FIX or parse_named(task.entry.source).place is not Place.MEMORY:
-            raise refuse(
-                Rule.PLAN,
-                f"{display(task.key)}: in kine, a run does nothing but to have API servers write anew what they "
-                "hold in memory",
-                hint=f"decide to leave it, or add {quote_command(leaving_out(task.key))}; etcdfix explain shows the "
-                "request that deletes it",
-            )
+            why = f"{display(task.key)}: to kine, a run writes nothing but what API servers hold"
+            hint = f"add {quote_command(leaving_out(task.key))}; explain shows the request that deletes it"
+            raise refuse(Rule.PLAN, why, hint=hint)
 
 
 def _confirm(load: Workload, confirmer: RunConfirmer) -> None:
@@ -209,11 +206,9 @@ def _confirm(load: Workload, confirmer: RunConfirmer) -> None:
         raise refuse(Rule.NOT_CONFIRMED, why, hint=hint)
     for task in load.protected:
         if not confirmer.confirm_key(task.key):
-            raise refuse(
-                Rule.NOT_CONFIRMED,
-                f"{display(task.key)} is protected ({task.protected}), and was not typed back; nothing was changed",
-                hint=f"type it at a terminal; to leave it as it is: {quote_command(leaving_out(task.key))}",
-            )
+            text = f"{display(task.key)} is protected, and was not typed back; nothing was changed"
+            instead = f"type it at a terminal; or leave it: {quote_command(leaving_out(task.key))}"
+            raise refuse(Rule.NOT_CONFIRMED, text, hint=instead)
 
 
 @contextmanager
@@ -296,10 +291,7 @@ class _Work:
         except ConfigurationError:
             same = False
         if not same:
-            why = (
-                f"{safe_text(str(path))} is not what it was when the run began: what could not be read may be readable "
-                "with it"
-            )
+            why = f"{safe_text(str(path))} is not what it was when the run began"
             raise refuse(Rule.PLAN, why, hint="scan with the configuration of today, and make a new plan")
 
     def _warn(self, warnings: Iterable[str]) -> None:
@@ -312,13 +304,8 @@ class _Work:
 
     def _change(self, cluster: Cluster, task: Task, log: AuditLog) -> ChangeOutcome:
         request = self._request
-        common: dict[str, Any] = {
-            "reason": request.reason,
+        common = same_fields(request, ChangeRequest) | {
             "accepted": task.accepted(request.accepted),
-            "record_paths": request.record_paths,
-            "api": request.api,
-            "etcd_user": request.etcd_user,
-            "dry_run": request.dry_run,
             "expected": expectation_by(task.entry, self._plan.kube_system_uid or "", self._again),
             "plan_flags": request.recorded_as(self._plan),
             "log": log,
@@ -327,7 +314,7 @@ class _Work:
         if named is None:
             return self._delete(cluster, task.key, common)
         if named.place is not Place.MEMORY:
-            fix = FixRequest(key=task.key, named=named, run=request.run, **common)
+            fix = FixRequest(key=task.key, named=named, **common)
             return run_fix(cluster, fix, _Confirmed(), preview=self._see, step=self._step)
         if self._ground is None:
             opened = open_ground(cluster, ChangeRequest(**common), request.rescued, request.run, self._step)
@@ -338,15 +325,14 @@ class _Work:
         )
 
     def _delete(self, cluster: Cluster, key: bytes, common: dict[str, Any]) -> ChangeOutcome:
-        request, shown = self._request, list[Change]()
+        shown, delete = list[Change](), DeleteRequest(key=key, **common)
 
         def see(change: Change) -> None:
             shown.append(change)
             self._see(change)
 
-        delete = DeleteRequest(key=key, run=request.run, rescued=request.rescued, **common)
         outcome = run_delete(cluster, delete, _Confirmed(), preview=see, step=self._step)
-        candidate = shown[0].present.unproven_repair if request.dry_run else None
+        candidate = shown[0].present.unproven_repair if delete.dry_run else None
         if candidate is None:
             return outcome
         repair = f"May repair: {candidate.words}. Nothing proves it; etcdfix fix --from bit shows what comes of it."
@@ -357,10 +343,7 @@ class _Work:
 
 
 def _stopped(task: Task, refusal: RefusedByRule) -> RefusedByRule:
-    on = (
-        "look at it, then run the same again to go on; to leave it as it is, add "
-        f"{quote_command(leaving_out(task.key))}"
-    )
+    on = f"look at it, then run the same again; to leave it as it is: {quote_command(leaving_out(task.key))}"
     if refusal.rule == Rule.GONE:
         on = f"if an earlier run over this plan deleted it, name the --audit-log of that one; else {on}"
     refusal.hint = f"{refusal.hint}; {on}" if refusal.hint else on

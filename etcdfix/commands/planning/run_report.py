@@ -47,9 +47,7 @@ def run_preview(
             if kinds:
                 yield f"To {decision}", f"{kinds.total()}: {each}{', …' if len(kinds) > _MOST_KINDS else ''}"
         if load.left_alone:
-            waiting = f"; {load.waiting} of them the plan could decide otherwise" if load.waiting else ""
-            left = f"{counted(load.left_alone, 'object')}, as the plan or --leave-out says"
-            yield "Left alone", f"{left}{waiting}"
+            yield "Left alone", f"{counted(load.left_alone, 'object')}, as the plan or --leave-out says"
 
     rows = [(task.decision.value, task.protected, display(task.key)) for task in load.protected]
     columns = (Column("PROTECTED"), Column("WHY", folds=True), Column("ETCD KEY", kind=Kind.KEY))

@@ -96,7 +96,7 @@ def _steps(
     for way in dict.fromkeys(kms_step(cause, run) for cause in silent):
         yield (
             way.action,
-            "Nothing is proven, and most likely all is well. Plan again after that.",
+            "Most likely all is well. Plan again after that.",
             way.command,
         )
     saved, worst = 0, None

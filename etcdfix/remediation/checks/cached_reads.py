@@ -25,7 +25,7 @@ from etcdfix.errors import RefusedByRule
 from etcdfix.model import ClusterIdentity, StoredValue
 from etcdfix.remediation.audit.search import saved_digests
 from etcdfix.remediation.facts import must_be_had
-from etcdfix.rescued import SavedObject, is_whole, read_index
+from etcdfix.rescued import is_whole, read_index
 from etcdfix.rules import Rule, unless_accepted
 from etcdfix.storagekey import display
 from etcdfix.text.words import counted
@@ -42,26 +42,17 @@ _LOST: Final = frozenset({Memory.CACHE_LOST, Memory.READ_ERROR, Memory.NOT_SERVE
 
 
 class RescuedCopies:
-    """Saved objects that can be relied upon."""
+    """Saved objects that can be relied upon; None for no directory, which holds nothing.
 
-    def __init__(
-        self, objects: dict[bytes, list[SavedObject]], directory: Path, digests: frozenset[str]
-    ) -> None:
-        self._objects = objects
-        self._directory = directory
-        self._digests = digests
+    Raises:
+        ConfigurationError: There is no index, or it is none.
+        AuditLogUnreadable: The log cannot be read.
+    """
 
-    @classmethod
-    def load(cls, directory: Path | None, log: Path) -> RescuedCopies:
-        """Read an index; None for no directory, which holds nothing.
-
-        Raises:
-            ConfigurationError: There is no index, or it is none.
-            AuditLogUnreadable: The log cannot be read.
-        """
-        if directory is None:
-            return cls({}, Path(), frozenset())
-        return cls(read_index(directory).by_key(), directory, saved_digests(log, ""))
+    def __init__(self, directory: Path | None, log: Path) -> None:
+        self._directory = directory or Path()
+        self._objects = {} if directory is None else read_index(directory).by_key()
+        self._digests = frozenset[str]() if directory is None else saved_digests(log, "")
 
     def has(self, stored: StoredValue, cluster: ClusterIdentity) -> bool:
         """Say whether the object of a value is saved as that holds it."""
@@ -75,21 +66,13 @@ class RescuedCopies:
 
 
 class Kin:
-    """Other values of a kind whose encryption key is lost too, gathered in the pass over everything.
-
-    Attributes:
-        missing: How many of them are not saved.
-        examples: Keys of some of those.
-    """
+    """Other values of a kind whose encryption key is lost too, gathered in the pass over everything."""
 
     def __init__(self, target: Examination, copies: RescuedCopies, cluster: ClusterIdentity) -> None:
         self.resource = target.directory.group_resource
-        self.count = 0
         self.missing = 0
         self.examples: list[bytes] = []
-        self._target = target
-        self._copies = copies
-        self._cluster = cluster
+        self._target, self._copies, self._cluster = target, copies, cluster
 
     @property
     def thing(self) -> APIObject:
@@ -106,7 +89,6 @@ class Kin:
             return
         if deletability_of(found) is not Deletability.DECLARABLE:
             return
-        self.count += 1
         if not self._copies.has(found.stored, self._cluster):
             self.missing += 1
             if len(self.examples) < _MOST_EXAMPLES:

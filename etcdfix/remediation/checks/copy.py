@@ -32,9 +32,9 @@ def other_cluster(present: Present, change: Change) -> Refusals:
         )
     if change.comes_from_here() is False:
         assert copy.cluster is not None  # else it would be from here
+        theirs, ours = copy.cluster.describe(), present.identity.describe()
         why = (
-            f"the {copy.where} comes from the cluster with {copy.cluster.describe()}; this etcd holds the cluster with "
-            f"{present.identity.describe()}"
+            f"the {copy.where} comes from the cluster with {theirs}; this etcd holds the cluster with {ours}"
         )
         yield refuse(Rule.OTHER_CLUSTER, why, hint="name the etcd of that cluster with --endpoints")
 
@@ -43,11 +43,8 @@ def other_object(present: Present, change: Change) -> Refusals:
     """The copy is not of another object that had the name of this one."""
     copy = change.copy
     if copy.same_object is Sameness.OTHER:
-        yield refuse(
-            Rule.OTHER_OBJECT,
-            f"the {copy.where} is of another object than the one at {present.shown}, or there last: {copy.proof}",
-            hint="what it holds can be created anew through the API",
-        )
+        why = f"the {copy.where} is of another object than {present.shown}: {copy.proof}"
+        yield refuse(Rule.OTHER_OBJECT, why, hint="what it holds can be created anew through the API")
 
 
 def unknown_uid(present: Present, change: Change) -> Refusals:
@@ -55,12 +52,12 @@ def unknown_uid(present: Present, change: Change) -> Refusals:
     copy = change.copy
     if copy.same_object is Sameness.UNKNOWN and not change.accepts(Rule.UNKNOWN_UID):
         uid = f"the uid {copy.uid}" if copy.uid else "no uid either"
-        yield unless_accepted(
-            Rule.UNKNOWN_UID,
-            f"nothing that etcd keeps, and no backup, shows that the value of {copy.where} is of the object that is at "
-            f"{present.shown}, or was there last",
-            hint=f"find out whether that had {uid} (owner references to it, logs, other snapshots)",
+        why = (
+            f"nothing that etcd keeps, and no backup, shows that {copy.where} is of the object at "
+            f"{present.shown}"
         )
+        hint = f"find out whether that had {uid} (owner references to it, logs, other snapshots)"
+        yield unless_accepted(Rule.UNKNOWN_UID, why, hint=hint)
 
 
 def moved(_present: Present, change: Change) -> Refusals:
@@ -77,17 +74,13 @@ def unproven_repair(present: Present, change: Change) -> Refusals:
         return
     comes_out = f"{present.shown}: {repair.words}, and an object of this etcd key comes out; but"
     if repair.kind is RepairKind.NAME:
-        yield unless_accepted(
-            Rule.UNPROVEN_REPAIR,
-            f"{comes_out} nothing proves that its name is damaged: another key may have that name, or this one had it",
-            hint="give the key that wrote it its name back in the configuration",
-        )
+        why = f"{comes_out} nothing proves that its name is damaged: another key may have it"
+        hint = "give the key that wrote it its name back in the configuration"
+        yield unless_accepted(Rule.UNPROVEN_REPAIR, why, hint=hint)
     else:
-        yield unless_accepted(
-            Rule.UNPROVEN_REPAIR,
-            f"{comes_out} AES-CBC has no tag, so nothing proves that its contents are those that were written",
-            hint="an earlier revision, a snapshot or an API server's memory may have it whole",
-        )
+        why = f"{comes_out} AES-CBC has no tag, so nothing proves its contents"
+        hint = "an earlier revision, a snapshot or an API server's memory may have it whole"
+        yield unless_accepted(Rule.UNPROVEN_REPAIR, why, hint=hint)
 
 
 def expired_lease(_present: Present, change: Change) -> Refusals:

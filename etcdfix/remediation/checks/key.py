@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import Outcome, digest_of
+from etcdfix.remediation.cluster import refuse_unknown
 from etcdfix.remediation.facts import must_be_had
 from etcdfix.remediation.members import AlarmKind
 from etcdfix.rules import Rule, acceptance, refuse, unless_accepted
@@ -36,11 +37,8 @@ def gone(present: Present, change: Change) -> Said:
     if change.takes_what_is_there:
         yield from must_be_had(present.stored)
     elif request.expected is not None:
-        yield refuse(
-            Rule.GONE,
-            f"{present.shown} was deleted after the plan was made; only a person brings back what somebody deleted",
-            hint="find out who deleted it; to bring it back all the same, fix it by itself",
-        )
+        instead = "find out who deleted it; only a person brings it back: fix it by itself"
+        yield refuse(Rule.GONE, f"{present.shown} was deleted after the plan was made", hint=instead)
     elif change.accepted.expect_mod_revision is not None or change.accepted.expect_value_sha256:
         hint = "leave what is expected of the present value out"
         yield refuse(Rule.GONE, f"{present.shown} does not exist", hint=hint)
@@ -57,11 +55,8 @@ def expectation_differs(present: Present, change: Change) -> Said:
         return
     stored, accepted, found = present.stored, change.accepted, digest_of(present.stored.value)
     if accepted.expect_mod_revision not in {None, stored.mod_revision}:
-        yield refuse(
-            Rule.EXPECTATION_DIFFERS,
-            f"{present.shown} stands at mod_revision {stored.mod_revision}, not at {accepted.expect_mod_revision}",
-            hint="examine it again: somebody has written it since",
-        )
+        text = f"{present.shown} stands at mod_revision {stored.mod_revision}, not at {accepted.expect_mod_revision}"
+        yield refuse(Rule.EXPECTATION_DIFFERS, text, hint="examine it again: somebody has written it since")
     if accepted.expect_value_sha256 not in {"", found}:
         why = f"the value of {present.shown} has {found}, not {accepted.expect_value_sha256}"
         yield refuse(Rule.EXPECTATION_DIFFERS, why, hint="examine it again: it is another value")
@@ -167,12 +162,12 @@ def no_space(present: Present, change: Change) -> Said:
         if not old:
             return
         refused = f"etcd {old[0]} refuses every transaction, a deletion too,"
-    yield refuse(
-        Rule.NO_SPACE,
-        f"this etcd is full: member {full[0].label} has raised etcd's NOSPACE alarm, and {refused} until there is room",
-        hint="save a snapshot, for a compaction removes earlier revisions; then etcdctl compact, etcdctl defrag, and "
-        "etcdctl alarm disarm",
+    why = (
+        f"this etcd is full: member {full[0].label} has raised etcd's NOSPACE alarm, and {refused} until there is "
+        "room"
     )
+    hint = "save a snapshot first; then etcdctl compact, etcdctl defrag, etcdctl alarm disarm"
+    yield refuse(Rule.NO_SPACE, why, hint=hint)
 
 
 def _refuses_deletions(version: str) -> bool:
@@ -184,27 +179,11 @@ def _refuses_deletions(version: str) -> bool:
 def unknown_cluster(present: Present, change: Change) -> Said:
     """The uid of namespace kube-system names the cluster, and the copy's too; one Namespace must be there always."""
     accepted = change.accepts(Rule.UNKNOWN_CLUSTER)
-    if not present.identity.is_known:
-        if not accepted:
-            why = "there is no namespace kube-system here, so it is not certain which cluster this is"
-            hint = "where its main etcd is another one: --main-endpoints LIST, or --manifest FILE"
-            yield unless_accepted(Rule.UNKNOWN_CLUSTER, why, hint=hint)
-        if not present.has_namespace:
-            # Anything may lie under a prefix of which nothing says that an API server stores there.
-            yield refuse(
-                Rule.UNKNOWN_CLUSTER,
-                f"no Namespace can be read under {present.cluster.examiner.layout.prefix}: nothing shows that it is "
-                "the storage prefix of a cluster, or that the configuration fits",
-                hint="--etcd-prefix, and --encryption-config where namespaces are encrypted",
-            )
+    yield from refuse_unknown(present.cluster, present.identity, change.accepted)
     if change.by_itself and not change.comes_from_here():
-        yield refuse(
-            Rule.UNKNOWN_CLUSTER,
-            f"the {change.copy.where} is undone by itself only in the cluster that it names, and nothing shows that it "
-            "is this one",
-            hint="name the audit log that knows it with --audit-log, or give the --encryption-config that reads "
-            "namespace kube-system",
-        )
+        text = f"the {change.copy.where} names a cluster, and nothing shows that it is this one"
+        instead = "its --audit-log, or the --encryption-config that reads namespace kube-system"
+        yield refuse(Rule.UNKNOWN_CLUSTER, text, hint=instead)
     elif change.comes_from_here() is None and not accepted:
         yield unless_accepted(
             Rule.UNKNOWN_CLUSTER,

@@ -51,49 +51,36 @@ def write_key(present: Present, change: Change) -> Refusals:
     assert transformers is not None  # there is a configuration
     provider = transformers.for_resource(resource).keys[0].provider
     if provider is ProviderType.KMS and present.cluster.examiner.plugins is None:
-        yield refuse(
-            Rule.WRITE_KEY,
-            f"today's configuration writes {resource} under KMS, and no plugin is asked: nothing would show what an "
-            "API server has written",
-            hint="leave --no-kms out; --kms-endpoint NAME=unix:///PATH says where the plugin listens",
-        )
+        why = f"today's configuration writes {resource} under KMS, and no plugin is asked"
+        hint = "leave --no-kms out; --kms-endpoint NAME=unix:///PATH says where the plugin listens"
+        yield refuse(Rule.WRITE_KEY, why, hint=hint)
     elif provider is ProviderType.IDENTITY:
-        yield refuse(
-            Rule.WRITE_KEY,
-            f"today's configuration writes {resource} without encryption, and the value is stored encrypted: an API "
-            "server would leave its contents unencrypted",
-            hint="name the configuration that the API servers use today, or give them one with a write key first",
+        text = (
+            f"today's configuration does not encrypt {resource}: an API server would leave its contents "
+            "unencrypted"
         )
+        instead = "name the configuration of today, or give the API servers one with a write key"
+        yield refuse(Rule.WRITE_KEY, text, hint=instead)
     else:
         newest = held.kind.newest
         for said in held.kind.newest_read_by:
             if newest is not None and said.answer is Answer.READ_ERROR:
-                yield refuse(
-                    Rule.WRITE_KEY,
-                    f"the API server at {said.server} does not read {display(newest.stored.key)}, which is stored "
-                    f"under today's write key ({newest.transformer}): what is written anew it could not read either",
-                    hint="give every API server the same EncryptionConfiguration, and wait until each has loaded it "
-                    "(it looks once a minute); do not restart those that hold the objects in memory",
-                )
+                text = f"{said.server} does not read {display(newest.stored.key)}, of today's write key"
+                instead = "give all one EncryptionConfiguration, wait a minute; restart none"
+                yield refuse(Rule.WRITE_KEY, text, hint=instead)
 
 
 def other_cluster(present: Present, change: Change) -> Refusals:
     """The API servers look into this etcd, and it is the one that was there a moment ago."""
     held = _held(change)
     if present.identity.is_same(held.ground.identity) is False:
-        why = (
-            f"this etcd holds the cluster with {present.identity.describe()} now, and held the one with "
-            f"{held.ground.identity.describe()} a moment ago"
-        )
+        why = f"this etcd is of {present.identity.describe()}, and was of {held.ground.identity.describe()}"
         yield refuse(Rule.OTHER_CLUSTER, why, hint="name the members of one cluster with --endpoints")
     for said in held.answers:
         if said.answer not in {Answer.READS_IT, Answer.READ_ERROR, *SILENT}:
-            yield refuse(
-                Rule.OTHER_CLUSTER,
-                f"the API server at {said.server} finds no {held.thing} that can fail to be read ({said.answer}), and "
-                "etcd holds it: that server reads another etcd, or another prefix",
-                hint="compare with that server's --etcd-servers and --etcd-prefix",
-            )
+            text = f"{said.server} finds no {held.thing} ({said.answer}): another etcd or prefix"
+            hint = "compare with that server's --etcd-servers and --etcd-prefix"
+            yield refuse(Rule.OTHER_CLUSTER, text, hint=hint)
 
 
 def configuration_wrong(_present: Present, change: Change) -> Refusals:
@@ -101,12 +88,9 @@ def configuration_wrong(_present: Present, change: Change) -> Refusals:
     held = _held(change)
     for said in held.answers:
         if said.answer is Answer.READS_IT:
-            yield refuse(
-                Rule.CONFIGURATION_WRONG,
-                f"the API server at {said.server} reads {held.thing}: the configuration given here is wrong or old, "
-                "that server has not loaded today's, or this is not its etcd",
-                hint="compare with that server's --encryption-provider-config, --etcd-servers and --etcd-prefix",
-            )
+            why = f"the API server at {said.server} reads {held.thing}: wrong configuration, or not its etcd"
+            hint = "compare with that server's --encryption-provider-config, --etcd-servers and --etcd-prefix"
+            yield refuse(Rule.CONFIGURATION_WRONG, why, hint=hint)
 
 
 def unchecked_server(_present: Present, change: Change) -> Refusals:
@@ -120,8 +104,7 @@ def unchecked_server(_present: Present, change: Change) -> Refusals:
         answer = AGAIN if said.passing else "let it answer"
         hint = f"have the user allowed: {may}" if said.answer is Answer.DENIED else answer
         why = (
-            f"the API server at {said.server} does not say whether it reads {thing} ({said.detail or said.answer}), "
-            "and nothing shows whether it has today's write key"
+            f"the API server at {said.server} does not say if it reads {thing} ({said.detail or said.answer})"
         )
         yield unless_accepted(Rule.UNCHECKED_SERVER, why, hint=hint, name=said.server)
     if held.kind.newest is not None:
@@ -131,15 +114,11 @@ def unchecked_server(_present: Present, change: Change) -> Refusals:
     ours = held.ground.cluster.config_sha256
     for server, loaded in held.kind.loaded:
         if loaded and loaded != ours and server.address not in accepted:
-            yield unless_accepted(
-                Rule.UNCHECKED_SERVER,
-                f"the API server at {server.address} has loaded another EncryptionConfiguration ({loaded}) than the "
-                f"one given here ({ours}), and nothing of its kind is stored under today's write key by which to see "
-                "whether it reads that",
-                hint="give every API server one file, wait until each has loaded it (it looks once a minute), and name "
-                "that file with --encryption-config; or, if both have the same write key",
-                name=server.address,
+            text = (
+                f"the API server at {server.address} has loaded another configuration ({loaded}), not {ours}"
             )
+            instead = "give all one file, wait a minute, and name it here; or, if both have one write key"
+            yield unless_accepted(Rule.UNCHECKED_SERVER, text, hint=instead, name=server.address)
 
 
 def no_api_server(_present: Present, change: Change) -> Refusals:
@@ -159,17 +138,12 @@ def other_object(present: Present, change: Change) -> Refusals:
     if saved is None:
         return
     if saved.uid != held.chosen.uid:
-        yield refuse(
-            Rule.OTHER_OBJECT,
-            f"the saved copy of {present.shown} has the uid {saved.uid}, the API server's the uid {held.chosen.uid}",
-            hint="it is a copy of another object of this name: look at both",
-        )
+        why = f"the saved copy of {present.shown} has the uid {saved.uid}, not {held.chosen.uid}"
+        yield refuse(Rule.OTHER_OBJECT, why, hint="it is a copy of another object of this name: look at both")
     if saved.cluster_uid and known and saved.cluster_uid != known:
-        yield refuse(
-            Rule.OTHER_CLUSTER,
-            f"the saved copy of {present.shown} is of another cluster: kube-system {saved.cluster_uid}, not {known}",
-            hint="--rescued: the directory that was saved from this cluster",
-        )
+        why = f"the saved copy of {present.shown} is of the cluster {saved.cluster_uid}, not {known}"
+        hint = "--rescued: the directory that was saved from this cluster"
+        yield refuse(Rule.OTHER_CLUSTER, why, hint=hint)
 
 
 def not_rescued(present: Present, change: Change) -> Refusals:
@@ -179,8 +153,8 @@ def not_rescued(present: Present, change: Change) -> Refusals:
     again = ground.save_first(present.first.directory.group_resource)
     if held.saved is None and not ended:
         why = (
-            f"{present.shown} was not saved yet at mod_revision {present.stored.mod_revision}, and API servers still "
-            f"hold it: a change that goes wrong could end that ({ground.rescued})"
+            f"{present.shown} was not saved yet at this mod_revision ({ground.rescued}), and API servers hold "
+            "it"
         )
         yield refuse(Rule.NOT_RESCUED, why, hint=f"save it first, and everything of its kind: {again}")
     if held.saved is not None:
@@ -196,11 +170,8 @@ def not_rescued(present: Present, change: Change) -> Refusals:
             word in _NOTHING or (word in _SAYS_NOTHING and holder.server.address in accepted)
         ):
             continue
-        yield refuse(
-            Rule.NOT_RESCUED,
-            f"{display(key)} cannot be read from etcd, it was not saved ({ground.rescued}), and the API server at "
-            f"{holder.server.address} {words}",
-            hint="save everything of the kind first, for a change that goes wrong can end what the servers remember of "
-            f"it: {again}",
+        text = (
+            f"{display(key)} is not saved ({ground.rescued}), and API server {holder.server.address} {words}"
         )
+        yield refuse(Rule.NOT_RESCUED, text, hint=f"save everything of the kind first: {again}")
         return

@@ -13,6 +13,7 @@ from etcdfix.errors import RefusedByRule
 from etcdfix.model import ClusterIdentity, KnownBy, StoredValue, digest_of
 from etcdfix.remediation.cluster import Acceptances, Cluster
 from etcdfix.remediation.same_etcd import older_state, other_etcd, other_id
+from etcdfix.report.origin import same_fields
 from etcdfix.report.plan import DECLARE_KEY_LOST, DeletionPlan, PlanEntry, meaning
 from etcdfix.report.planfile import plan_key, time_of
 from etcdfix.rules import Rule, acceptance, refuse
@@ -107,16 +108,8 @@ def expectation_of(
 
 def expectation_by(entry: PlanEntry, kube_system_uid: str, again: str) -> Expectation:
     """Return what an entry of a plan expects of its key."""
-    return Expectation(
-        kube_system_uid=kube_system_uid,
-        mod_revision=entry.mod_revision,
-        value_sha256=entry.value_sha256,
-        outcome=entry.outcome,
-        cause=entry.cause,
-        transformer=entry.transformer,
-        kms_key_id_sha256=entry.kms_key_id_sha256,
-        again=again,
-    )
+    same = same_fields(entry, Expectation)
+    return Expectation(**same, kube_system_uid=kube_system_uid, again=again)
 
 
 def check_fits(

@@ -53,12 +53,12 @@ def misfit(named: str, newest: int) -> RefusedByRule | None:
     """Return why a release that was named is not the cluster's by its newest kubelet; None where it may be."""
     if newest <= int(named.partition(".")[2]) <= newest + MOST_SKEW:
         return None
-    return refuse(
-        Rule.RELEASE,
+    why = (
         f"release {named} was named, and the newest kubelet is 1.{newest}: the API servers are of 1.{newest} to "
-        f"1.{newest + MOST_SKEW}",
-        hint="name the release of the API servers with --kubernetes-version, or leave it out",
+        f"1.{newest + MOST_SKEW}"
     )
+    hint = "name the release of the API servers with --kubernetes-version, or leave it out"
+    return refuse(Rule.RELEASE, why, hint=hint)
 
 
 def release(present: Present, _change: Change) -> Iterator[RefusedByRule]:

@@ -6,20 +6,18 @@ newest value of the resource. Only where that is stored as ours will be, it is c
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from etcdfix.copies.model import Copy, Place
 from etcdfix.encryption.encrypt import NotSealed, Sealed, SealRefusal, to_storage
 from etcdfix.errors import RefusedByRule
 from etcdfix.golang.gojsontext import parse_exactly
-from etcdfix.model import ClusterIdentity, GroupResource, Outcome, StoredValue
+from etcdfix.model import Outcome, StoredValue
 from etcdfix.remediation.audit.search import own_writes
 from etcdfix.remediation.backup.file import name_of
 from etcdfix.remediation.backup.folder import unlisted_writes
-from etcdfix.remediation.checks.encryption import looks_enveloped, require_unencrypted
-from etcdfix.remediation.cluster import Cluster
+from etcdfix.remediation.cluster import Cluster, looks_enveloped, require_unencrypted
 from etcdfix.report.masking import is_masked
 from etcdfix.rules import Rule, refuse, unless_accepted
 from etcdfix.text.safetext import quote_command
@@ -65,7 +63,7 @@ def _not_shown(change: Change, sealed: Sealed) -> str:
     resource = change.examined.directory.group_resource
     return (
         f"nothing shows that the API servers hold the key of {sealed.transformer}: the newest value of {resource} must "
-        "be another object's, written by an API server, and open under it"
+        "open under it, and be an API server's"
     )
 
 
@@ -95,10 +93,28 @@ def seal_contents(present: Present, copy: Copy) -> tuple[Sealed, Examination]:
         why = f"{copy.where}: something in it is masked, as etcdfix get shows a Secret"
         hint = "save the object with etcdfix get --reveal -o json, or from an API server"
         raise refuse(Rule.OBJECT_FILE, why, hint=hint)
-    resource = cluster.examiner.readers.reader_for(present.key).directory.group_resource
-    sealed, now = seal(cluster, present.key, resource, plaintext), present.reading.stored
-    if now is not None and looks_enveloped(now.value):
-        refuse_unencrypted(sealed)
+    resource, now = (
+        cluster.examiner.readers.reader_for(present.key).directory.group_resource,
+        present.reading.stored,
+    )
+    transformers = cluster.examiner.transformers
+    sealed = Sealed(IDENTITY, plaintext)
+    if transformers is not None:
+        made = to_storage(transformers.for_resource(resource), plaintext, present.key)
+        if isinstance(made, NotSealed):
+            kms = made.reason is SealRefusal.KMS_WRITES
+            kms_only = "writing through a KMS plugin is not supported"
+            why = kms_only if kms else "what was written does not read back"
+            why = f"today's write key of this resource is {made.transformer}: {why}"
+            raise refuse(Rule.WRITE_KEY, why, hint=BY_API)
+        sealed = made
+    if now is not None and looks_enveloped(now.value) and sealed.transformer == IDENTITY:
+        # Its contents would lie in etcd unencrypted from then on, and their digest in the record.
+        why = (
+            "today's configuration does not encrypt this resource: that would leave its contents unencrypted"
+        )
+        hint = f"name the configuration of today; if it is meant to be unencrypted: {BY_API}"
+        raise refuse(Rule.WRITE_KEY, why, hint=hint)
     stored = StoredValue(present.key, sealed.data, 0, 0, 0, 0)
     found = cluster.examiner.apart().examine(stored)
     if found.verdict.outcome is not Outcome.READABLE or cluster.examiner.plaintext(found) != plaintext:
@@ -111,61 +127,12 @@ def seal_contents(present: Present, copy: Copy) -> tuple[Sealed, Examination]:
     return sealed, found
 
 
-def seal(cluster: Cluster, key: bytes, resource: GroupResource, plaintext: bytes) -> Sealed:
-    """Turn plaintext into what API servers store today at an etcd key.
-
-    Raises:
-        RefusedByRule: It would be written through a KMS plugin, or what is sealed does not open.
-    """
-    transformers = cluster.examiner.transformers
-    if transformers is None:
-        return Sealed(IDENTITY, plaintext)
-    sealed = to_storage(transformers.for_resource(resource), plaintext, key)
-    if not isinstance(sealed, NotSealed):
-        return sealed
-    why = (
-        "writing through a KMS plugin is not supported"
-        if sealed.reason is SealRefusal.KMS_WRITES
-        else "what was written does not read back"
-    )
-    raise refuse(
-        Rule.WRITE_KEY, f"today's write key of this resource is {sealed.transformer}: {why}", hint=BY_API
-    )
-
-
-def refuse_unencrypted(sealed: Sealed) -> None:
-    """Refuse to write what was stored encrypted without encryption.
-
-    Its contents would lie in etcd unencrypted from then on, and their digest in the record.
-
-    Raises:
-        RefusedByRule: It would be written so.
-    """
-    if sealed.transformer == IDENTITY:
-        raise refuse(
-            Rule.WRITE_KEY,
-            "today's configuration writes this resource without encryption, and the value is stored encrypted: "
-            "rewriting it would leave its contents unencrypted",
-            hint="name the configuration that the API servers use today, in case it encrypts this resource; if it is "
-            f"meant to be unencrypted: {BY_API}",
-        )
-
-
-def find_proof(
-    cluster: Cluster,
-    found: Examination,
-    identity: ClusterIdentity,
-    *,
-    directories: Sequence[Path],
-    audit_log: Path,
-) -> bytes:
+def find_proof(present: Present, found: Examination) -> bytes:
     """Return the key of the newest object of a resource, if an API server has written it as it would be written now.
 
     An older one proves nothing: the API servers may have had another key since. Nor does a newest one about which
     nothing is known, such as the one that is to be rewritten, or one that may be ours. Only what is surely ours is
-    passed over.
-
-    Backups in the directories name what we may have written without this audit log saying so.
+    passed over. Backups name what we may have written without this audit log saying so.
 
     Returns:
         b"" where nothing proves it.
@@ -175,24 +142,13 @@ def find_proof(
         AuditLogUnreadable: The log cannot be read.
         SourceError: etcd could not be asked.
     """
-    unlisted = unlisted_writes(directories, audit_log, identity)
-    return _newest_of_others(cluster, found, own_writes(audit_log, identity.uid), unlisted)
-
-
-def _newest_of_others(
-    cluster: Cluster, found: Examination, ours: Mapping[bytes, int], unlisted: Container[str]
-) -> bytes:
+    cluster, paths, identity = present.cluster, present.request.record_paths, present.identity
+    unlisted = unlisted_writes(paths.directories, paths.log_path, identity)
+    ours = own_writes(paths.log_path, identity.uid)
     prefix = cluster.examiner.layout.directory_prefix(found.directory)
-
-    def reach(stored: StoredValue) -> int:
-        return ours.get(stored.key, 0)
-
-    newest = max(
-        (stored for stored in cluster.source.current(prefix) if stored.mod_revision != reach(stored)),
-        key=lambda stored: stored.mod_revision,
-        default=None,
-    )
-    if newest is None or newest.mod_revision < reach(newest) or name_of(newest.key) in unlisted:
+    others = (one for one in cluster.source.current(prefix) if one.mod_revision != ours.get(one.key, 0))
+    newest = max(others, key=lambda stored: stored.mod_revision, default=None)
+    if newest is None or newest.mod_revision < ours.get(newest.key, 0) or name_of(newest.key) in unlisted:
         return b""
     other = cluster.examiner.examine(newest)
     # What is not stale opens under the first key of the first provider, which is the one that writes.

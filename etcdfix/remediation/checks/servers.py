@@ -10,7 +10,7 @@ from etcdfix.apiserver.objects import Answer, Foretold
 from etcdfix.copies.model import Place
 from etcdfix.errors import RefusedByRule
 from etcdfix.model import ServerBehaviour
-from etcdfix.remediation.checks.encryption import require_unencrypted
+from etcdfix.remediation.cluster import require_unencrypted
 from etcdfix.remediation.facts import must_be_had
 from etcdfix.rules import Rule, refuse, unless_accepted
 from etcdfix.verdicts.causes import Cause
@@ -34,8 +34,9 @@ def foretold_of(found: Examination) -> Foretold:
 
 def configuration_wrong(present: Present, change: Change) -> Iterator[RefusedByRule]:
     """No API server reads what etcdfix cannot read, and nothing in etcd is encrypted where --no-encryption says so."""
-    if change.put is not None:
-        require_unencrypted(present.cluster, change.put)
+    put = None if change.deletes else change.copy.stored
+    if put is not None:
+        require_unencrypted(present.cluster, put)
     yield from must_be_had(present.servers)
 
 
@@ -45,9 +46,8 @@ def no_api_server(present: Present, change: Change) -> Iterator[RefusedByRule]:
     A KMS plugin that is silent looks like an outage: then a declaration in a script is not enough either.
     """
     of_a_file = change.of(Place.OBJECT)
-    needs = (
-        "--declare-key-lost" if change.accepted.key_lost else f"--from {change.source}" if of_a_file else ""
-    )
+    needs = f"--from {change.copy.source}" if of_a_file else ""
+    needs = "--declare-key-lost" if change.accepted.key_lost else needs
     accepted = change.accepts(Rule.NO_API_SERVER)
     if present.request.api is None and needs and not accepted:
         why = f"{needs}: no API server is asked whether it has the key and reads the object"
@@ -72,23 +72,19 @@ def no_api_server(present: Present, change: Change) -> Iterator[RefusedByRule]:
         and servers.authorization is None
         and not change.accepted.at_terminal
     ):
-        yield refuse(
-            Rule.NO_API_SERVER,
-            f"the KMS plugin of {present.shown} does not answer, which is what an outage looks like, and no API server "
-            "said whether it reads the object",
-            hint="--kubeconfig FILE; only if there is no API server: declare the key lost at a terminal, and type it "
-            "there",
+        text = (
+            f"the KMS plugin of {present.shown} does not answer, which is what an outage looks like, and no API "
+            "server spoke"
         )
+        hint = "--kubeconfig FILE; only if there is no API server, declare the key lost at a terminal"
+        yield refuse(Rule.NO_API_SERVER, text, hint=hint)
 
 
 def _every_one_fails(present: Present) -> Iterator[RefusedByRule]:
     """A server with a new key under the old name leaves a value that looks damaged, and reads it."""
     key, servers = present.shown, present.servers
     if present.request.api is None:
-        text = (
-            f"{key}: its damage is only possible, and no API server was asked: one with a new key under the old name "
-            "would read it"
-        )
+        text = f"{key}: its damage is only possible, and no API server was asked whether it reads it"
         yield refuse(Rule.NO_API_SERVER, text, hint="have every API server asked: --kubeconfig FILE")
         return
     missing = [
@@ -98,8 +94,6 @@ def _every_one_fails(present: Present) -> Iterator[RefusedByRule]:
     ]
     if missing or not servers.all_known:
         why = "; ".join(missing or servers.warnings) or "service default/kubernetes lists no API server"
-        yield refuse(
-            Rule.NO_API_SERVER,
-            f"{key}: its damage is only possible, and not every API server said that it cannot read it ({why})",
-            hint="see that each API server that service default/kubernetes lists answers, and try again",
-        )
+        told = f"{key}: its damage is only possible, and not every API server cannot read it ({why})"
+        hint = "see that each API server of service default/kubernetes answers, and try again"
+        yield refuse(Rule.NO_API_SERVER, told, hint=hint)

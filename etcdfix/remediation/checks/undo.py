@@ -42,7 +42,6 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         intent: Of this audit log, that made it; None where the log does not know it.
         other: Why it is of another etcd; "" where nothing says so.
-        other_past: The same, as the history of the key shows it.
         unseen: What could not be compared, a sentence; "" for nothing.
     """
 
@@ -66,9 +65,21 @@ def standing_of(backup: Backup, present: Present) -> Standing:
         AuditLogUnreadable: The log cannot be read, or its chain is broken.
         SourceError: What etcd keeps of the key could not be read.
     """
-    log = present.request.record_paths.log_path
-    intent = _intent_behind(backup, log)
-    recorded = _recorded(backup, intent, log)
+    log, deleted_at = present.request.record_paths.log_path, 0
+    try:
+        trouble = trouble_with(log)
+        if trouble:
+            raise broken(log, trouble, hint=_ANOTHER_LOG)
+        intent = intent_of(backup, log) if is_there(log) else None
+    except AuditLogUnreadable as exc:
+        raise AuditLogUnreadable(exc.message, hint=exc.hint or _ANOTHER_LOG) from exc
+    if intent is not None and intent.verb is Verb.DELETE:
+        done = (one for one in outcomes_of(log, intent) if one.outcome == Result.DELETED)
+        deleted_at = max((int(one.header_revision or 0) for one in done), default=0)
+    recorded = Recorded.of_backup(backup.content, deleted_at=deleted_at)
+    if backup.content.purpose == ANOMALY:
+        # Members may disagree on what was there: then the history of another one says nothing of it.
+        recorded = msgspec.structs.replace(Recorded.of_backup(backup.content), mod_revision=0)
     held = hold_against(present.cluster.now, recorded, present.identity, present.reading)
     other = held.other_id or held.contradiction
     return Standing(
@@ -80,12 +91,9 @@ def other_cluster_id(_present: Present, change: Change) -> Refusals:
     """The backup is of this etcd, by its cluster id and by how the key stood at the revisions that it names."""
     standing = change.standing
     if standing is not None and standing.other and not change.accepts(Rule.OTHER_CLUSTER_ID):
-        yield unless_accepted(
-            Rule.OTHER_CLUSTER_ID,
-            f"the backup {standing.backup.path} is of another etcd: {standing.other}",
-            hint="name its etcd with --endpoints; or if this etcd was made from its snapshot or its data, and is to "
-            "take its place",
-        )
+        why = f"the backup {standing.backup.path} is of another etcd: {standing.other}"
+        hint = "name its etcd with --endpoints; or if this etcd was made from it, and takes its place"
+        yield unless_accepted(Rule.OTHER_CLUSTER_ID, why, hint=hint)
 
 
 def unlisted_source(present: Present, change: Change) -> Refusals:
@@ -115,33 +123,21 @@ def present(now: Present, change: Change) -> Refusals:
     assert standing is not None  # it is an undo
     intent, stored = standing.intent, now.reading.stored
     if intent is not None and intent.is_patch:
-        yield refuse(
-            Rule.PRESENT,
-            f"an API server wrote {now.shown} anew, so the change cannot be undone: the old bytes could not be read",
-            hint="they stay in the backup; what differs can be changed through the API: kubectl edit",
-        )
+        told = f"an API server wrote {now.shown} anew: that cannot be undone"
+        instead = "the backup keeps the old bytes; what differs, change through the API: kubectl edit"
+        yield refuse(Rule.PRESENT, told, hint=instead)
     elif stored is not None and intent is None:
-        why = (
-            f"{now.shown} exists, at mod_revision {stored.mod_revision}: a backup that no audit log speaks for is put "
-            "only where nothing is"
-        )
+        why = f"{now.shown} exists: a backup that no audit log speaks for is put only where nothing is"
         yield refuse(Rule.PRESENT, why, hint="name the audit log that knows it with --audit-log")
     elif stored is not None and intent is not None:
         if wrote(now.request.record_paths.log_path, intent, stored):
             return
+        text = f"{now.shown} exists, and record {intent.link.sequence} did not put that there"
+        hint = f"somebody may have created it again; where it cannot be read: {other_way}"
         if stored.value == change.value:
-            yield refuse(
-                Rule.PRESENT,
-                f"{now.shown} holds what the backup holds already, written at mod_revision {stored.mod_revision}",
-                hint=f"there is nothing to undo; what stands there: {explain(now.key).line(change.request.run)}",
-            )
-            return
-        yield refuse(
-            Rule.PRESENT,
-            f"{now.shown} exists: created at revision {stored.create_revision}, mod_revision {stored.mod_revision}; "
-            f"record {intent.link.sequence} did not put that there, so this is no undo",
-            hint=f"somebody may have created it again; where it cannot be read: {other_way}",
-        )
+            text = f"{now.shown} holds what the backup holds already, written at mod_revision {stored.mod_revision}"
+            hint = f"there is nothing to undo; what stands there: {explain(now.key).line(change.request.run)}"
+        yield refuse(Rule.PRESENT, text, hint=hint)
 
 
 def _other_way(now: Present, change: Change) -> str:
@@ -173,30 +169,3 @@ def lost_log(backup: Backup) -> str:
     except AuditLogUnreadable as exc:
         return f"its log cannot be read: {exc.message}"
     return f"its audit log {own} does not list it"
-
-
-def _intent_behind(backup: Backup, audit_log: Path) -> Record | None:
-    """Return the intent by whose word the value was at this very key of this very cluster; None where there is none."""
-    try:
-        trouble = trouble_with(audit_log)
-        if trouble:
-            raise broken(audit_log, trouble, hint=_ANOTHER_LOG)
-        return intent_of(backup, audit_log) if is_there(audit_log) else None
-    except AuditLogUnreadable as exc:
-        raise AuditLogUnreadable(exc.message, hint=exc.hint or _ANOTHER_LOG) from exc
-
-
-def _recorded(backup: Backup, intent: Record | None, log: Path) -> Recorded:
-    content = backup.content
-    if content.purpose == ANOMALY:
-        # Members may disagree on what was there: then the history of another one says nothing of it.
-        return msgspec.structs.replace(Recorded.of_backup(content), mod_revision=0)
-    deleted_at = 0
-    if intent is not None and intent.verb is Verb.DELETE:
-        revisions = (
-            int(notes.header_revision or 0)
-            for notes in outcomes_of(log, intent)
-            if notes.outcome == Result.DELETED
-        )
-        deleted_at = max(revisions, default=0)
-    return Recorded.of_backup(content, deleted_at=deleted_at)

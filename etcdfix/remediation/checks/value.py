@@ -100,12 +100,9 @@ def undetermined(present: Present, change: Change) -> Refusals:
     first, again = found.verdict, last.verdict
     same = (again.outcome, again.cause, again.damage) == (first.outcome, first.cause, first.damage)
     if not same or not set(risks_of(last)) <= set(risks_of(found)):
-        yield refuse(
-            Rule.UNDETERMINED,
-            f"{present.shown} was {_said(found)}, and is {_said(last)} once its KMS plugin is asked a second time: "
-            f"{again.message}",
-            hint="the plugin does not always give the same answer: look at it, and at the KMS behind it",
-        )
+        text = f"{present.shown} was {_said(found)}, and is {_said(last)} once its KMS plugin is asked again"
+        instead = "the plugin does not always give the same answer: look at it, and at the KMS behind it"
+        yield refuse(Rule.UNDETERMINED, text, hint=instead)
 
 
 def _said(found: Examination) -> str:
@@ -159,12 +156,12 @@ def _misdeclared(present: Present, declared: str) -> RefusedByRule | None:
                 if tally.last_failing
                 else "there is none"
             )
-            return refuse(
-                Rule.DECLARATION,
-                f"a value that was written before {present.shown}, and after all others that do not open ({last}), "
-                f"opens under the same key (mod_revision {tally.last_opened})",
-                hint="the key that wrote it was not lost then: look at this object alone",
+            why = (
+                f"a value that was written before {present.shown}, after all that do not open ({last}), opens under "
+                f"the same key (mod_revision {tally.last_opened})"
             )
+            instead = "the key that wrote it was not lost then: look at this object alone"
+            return refuse(Rule.DECLARATION, why, hint=instead)
     return None
 
 
@@ -172,12 +169,12 @@ def curable_by_configuration(present: Present, change: Change) -> Refusals:
     """The configuration alone cannot cure it: a key that is missing may be found, until somebody declares it lost."""
     starts = present.starts if change.of(Place.BIT) else None
     if starts is not None and starts.failing and change.repairs({RepairKind.PREFIX, RepairKind.NAME}):
-        yield refuse(
-            Rule.CURABLE_BY_CONFIGURATION,
-            f"{present.shown} begins like {display(starts.failing)}, which does not open either: that is the name of "
-            "an encryption key, not a damaged prefix",
-            hint="give the key that wrote them its name back in the configuration",
+        text = (
+            f"{present.shown} begins like {display(starts.failing)}, which does not open either: that is a key's "
+            "name"
         )
+        instead = "give the key that wrote them its name back in the configuration"
+        yield refuse(Rule.CURABLE_BY_CONFIGURATION, text, hint=instead)
     if not change.goes:
         return
     found, run = present.found, change.request.run
@@ -232,22 +229,19 @@ def only_copy(present: Present, change: Change) -> Refusals:
         why = f"{present.shown} {can} be had back whole: {found.repair.words}, {how}"
         yield unless_accepted(Rule.ONLY_COPY, why, hint=_put_it_right(found, run).removesuffix("; "))
     elif found.verdict.holds_whole:
-        text = (
-            f"{present.shown}: a whole object may be found in it, so it is not proven damaged "
-            f"({found.verdict.message})"
-        )
+        text = f"{present.shown}: a whole object may be in it ({found.verdict.message})"
         yield unless_accepted(Rule.ONLY_COPY, text, hint="get --raw saves it")
     elif found.keys_untried and deletability is not Deletability.DECLARABLE:
-        yield unless_accepted(
-            Rule.ONLY_COPY,
-            f"{present.shown}: more data keys of its KMS provider opened values than could be tried on it, so that it "
-            f"may yet be had back whole ({found.verdict.message})",
+        told = (
+            f"{present.shown}: more data keys of its KMS provider opened values than were tried on it "
+            f"({found.verdict.message})"
         )
+        yield unless_accepted(Rule.ONLY_COPY, told)
     if deletability is Deletability.MOVED and present.home.later:
         yield unless_accepted(
             Rule.ONLY_COPY,
-            f"{present.shown} holds a value of {display(found.verdict.belongs_to)}, and that key holds the same object "
-            "in a later state: this state is only here",
+            f"{display(found.verdict.belongs_to)}, whose value {present.shown} is, holds the same "
+            "object in a later state: this state is only here",
         )
 
 
@@ -257,22 +251,19 @@ def value_moved(present: Present, change: Change) -> Refusals:
         return
     if present.home.mark is None:
         home = display(present.found.verdict.belongs_to)
-        yield refuse(
-            Rule.VALUE_MOVED,
+        why = (
             f"{present.shown} holds a value of {home}, and that key does not hold the same object: these bytes may be "
-            "the only copy",
-            hint=f"save them, and put the object back under {home}, before anything is deleted",
+            "the only copy"
         )
+        hint = f"save it, and put the object back under {home}, before anything is deleted"
+        yield refuse(Rule.VALUE_MOVED, why, hint=hint)
 
 
 def fails_like_others(present: Present, change: Change) -> Refusals:
     """Not all of its kind fail as it does: that would be the tool, the release or the CRD. No flag lifts it."""
     starts = present.starts if change.of(Place.BIT) else None
     if starts is not None and starts.same_magic and change.repairs({RepairKind.MAGIC}):
-        text = (
-            f"{present.shown} begins with the same four bytes as {display(starts.same_magic)}, which does not read "
-            f"either: that may be a newer encoding, and then it is {NOT_THE_OBJECT}"
-        )
+        text = f"{present.shown} begins like {display(starts.same_magic)}: perhaps {NOT_THE_OBJECT}"
         yield refuse(Rule.FAILS_LIKE_OTHERS, text, hint="use an etcdfix that knows the cluster's release")
     if not _is_judged(present, change) or not _maybe_newer(present):
         return
@@ -321,8 +312,8 @@ def mass_damage(present: Present, change: Change) -> Refusals:
                 )
             else:
                 text = (
-                    f"{tally.unfitting} values do not open although the key is right, and nothing proves that they are "
-                    "damaged: they may have been written with other associated data for a time"
+                    f"{tally.unfitting} values do not open although the key is right: perhaps written with other "
+                    "associated data for a time"
                 )
             hint = "find out what happened to them"
             yield unless_accepted(Rule.MASS_DAMAGE, f"under {_shown(name)} {text}", hint=hint)
@@ -343,8 +334,8 @@ def _pattern(found: Examination, tally: KeyCounts, doubt: KeyDoubt) -> tuple[str
     gone = declared_by(found.transformer, found.kms_key_id_sha256)
     if doubt is KeyDoubt.IN_BETWEEN:
         text = (
-            f"{tally.unexplained} values do not open, and nothing proves that they are damaged: the key may have had "
-            "other bytes for a time"
+            f"{tally.unexplained} values do not open, and nothing proves that they are damaged: the key "
+            "may have had other bytes for a time"
         )
         kms = found.transformer.startswith("kms/") and tally.undetermined
         asked = "see that its KMS plugin answers, and " if kms else ""
@@ -404,26 +395,22 @@ def newer_than_known(present: Present, change: Change) -> Refusals:
     if change.accepts(Rule.NEWER_THAN_KNOWN):
         return
     if _is_judged(present, change) and _maybe_newer(present):
-        yield unless_accepted(
-            Rule.NEWER_THAN_KNOWN,
-            f"{present.shown}: the cluster may be newer than this etcdfix, or than the release that was named "
-            f"({present.found.verdict.message})",
+        text = (
+            f"{present.shown}: the cluster may be newer than this etcdfix ({present.found.verdict.message})"
         )
+        yield unless_accepted(Rule.NEWER_THAN_KNOWN, text)
     repair = change.repair
     if repair is not None and Rule.NEWER_THAN_KNOWN in repair_risks(present.found, repair):
-        yield unless_accepted(
-            Rule.NEWER_THAN_KNOWN,
-            f"{present.shown}: {repair.words}, and an object of this etcd key comes out; but a newer API server may "
-            "have written the value as it is",
-            hint="find out whether one of the cluster is newer than this etcdfix knows",
-        )
+        why = f"{present.shown}: {repair.words}; but a newer API server may have written the value as it is"
+        hint = "find out whether one of the cluster is newer than this etcdfix knows"
+        yield unless_accepted(Rule.NEWER_THAN_KNOWN, why, hint=hint)
 
 
 def cluster_breaking(present: Present, change: Change) -> Refusals:
     """The cluster does not depend on the object, by its kind, its namespace or what refers to it."""
     if change.accepts(Rule.CLUSTER_BREAKING):
         return
-    why, wanted = "", change.protected_by_place
+    why, wanted = "", "" if change.deletes else change.chosen.wanted.protected
     if change.goes and present.protected:
         act = "deleting this key" if change.deletes else "putting another value over this key"
         why = f"{present.protected}; {act} may break the cluster"

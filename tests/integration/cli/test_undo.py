@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.commands.undo import UndoRequest, run_undo
+from etcdfix.commands.fix import UndoRequest, run_undo
 from etcdfix.errors import RefusedByRule
 from etcdfix.remediation import present as present_module
 from etcdfix.remediation.audit.verify import ChainState, verify
@@ -200,7 +200,7 @@ def test_by_itself_only_in_the_cluster_that_it_names(registry: Registry) -> None
         (
             "",
             kept.path,
-            "only in the cluster that it names, and nothing shows that it is this one",
+            "names a cluster, and nothing shows that it is this one",
             "--encryption-config",
         ),
         ("another", kept.path, "comes from the cluster with kube-system uid", "--endpoints"),
@@ -274,7 +274,7 @@ def test_key_that_was_created_again(registry: Registry, value: bytes) -> None:
     for given in ((), ("--expect-mod-revision", str(there)), ("--accept", "unlisted-source")):
         with registry.untouched():
             ran = registry.undo(backup, *given)
-        registry.refused(ran, f"exists: created at revision {there}", hint=f"--from backup:{backup}")
+        registry.refused(ran, "did not put that there", hint=f"--from backup:{backup}")
     with registry.untouched():
         ran = registry.undo(backup, "--expect-mod-revision", str(there + 1))
     registry.refused(ran, f"stands at mod_revision {there}, not at {there + 1}", hint="examine it again")

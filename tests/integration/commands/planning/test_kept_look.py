@@ -80,8 +80,7 @@ def said(cluster: Cluster, surroundings: Surroundings, key: bytes) -> Any:
         if not other.opened:
             seen[other.stored.key] = (other.stored.mod_revision, other.verdict.outcome, other.verdict.cause)
 
-    alike, graph = surroundings.look(cluster, reading, found, no_progress, see=see, graph=True)
-    assert graph is not None
+    alike, graph = surroundings.look(cluster, reading, found, no_progress, see=see)
     assessment = assess(graph, cluster.source, cluster.examiner, key)
     target = alike.target
     assert target is not None
@@ -307,9 +306,7 @@ def test_a_value_that_was_written_since_it_was_read_is_not_met_again(registry: A
         found = cluster.examiner.apart().examine(reading.stored)
         registry.etcd.put(key, reading.stored.value)
         for surroundings in (look, FRESH):
-            around = surroundings.look(
-                cluster, reading, found, no_progress, see=lambda _found: None, graph=True
-            )
+            around = surroundings.look(cluster, reading, found, no_progress, see=lambda _found: None)
             assert around.alike.target is None
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.remediation.checks.encryption import looks_enveloped
+from etcdfix.remediation.cluster import looks_enveloped
 from etcdfix.testing.servers import EtcdServer
 from tests.support.change_runs import ACKNOWLEDGED, Ran, Registry, follow_up
 from tests.support.fixtures import Captured, Patch, StartEtcd

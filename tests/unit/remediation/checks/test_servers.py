@@ -57,7 +57,7 @@ def asked(
         accepted=accepted,
         accepts=accepted.accepts,
         of=lambda _place: bool(file),
-        source=file,
+        copy=SimpleNamespace(source=file),
         goes=not file,
         needs_declaration=declared,
     )

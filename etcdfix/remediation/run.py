@@ -63,13 +63,13 @@ class RunRequest(ChangeRequest, frozen=True, kw_only=True):
     leave_out: tuple[bytes, ...] = ()
     encryption_config: Path | None = None
 
-    def command(self, digest: str) -> Command:
-        """Return the command that does this in a script, if the plan has this digest."""
+    def command(self, *more: str) -> Command:
+        """Return the command that does this, with more words."""
         flags = [word for flag in self.accepted.as_flags() for word in flag.split(" ", 1)]
         flags += [word for lost in self.key_lost for word in (DECLARE_KEY_LOST, lost)]
         flags += [word for key in self.leave_out for word in leaving_out(key)]
         flags += ["--rescued", str(self.rescued)] if self.rescued is not None else []
-        return run_command(str(self.plan_file), *flags, "--yes", "--expect-plan", digest)
+        return run_command(str(self.plan_file), *flags, *more)
 
     def recorded_as(self, plan: DeletionPlan) -> tuple[str, ...]:
         """Return what the record of each change says of the plan."""
@@ -137,6 +137,7 @@ def workload_of(plan: DeletionPlan, finished: Container[bytes], request: RunRequ
     """
     leave_out = set(request.leave_out)
     tasks: list[Task] = []
+    missing: dict[str, Task] = {}
     done = left_alone = 0
     keys: set[bytes] = set()
     may_be_declared: set[str] = set()
@@ -152,9 +153,11 @@ def workload_of(plan: DeletionPlan, finished: Container[bytes], request: RunRequ
         elif what is Decision.LEAVE or key in leave_out:
             left_alone += 1
         else:
-            tasks.append(_task(entry, what, key, request))
+            tasks.append(_task(entry, what, key, request, missing))
     if leave_out - keys:
         raise refuse_plan(f"--leave-out: the plan does not list {display(min(leave_out - keys))}", again)
+    if missing:
+        raise _not_accepted(missing, request)
     # Objects that an earlier run dealt with count too: the same command goes on.
     for declared in request.key_lost:
         if declared not in may_be_declared:
@@ -198,7 +201,26 @@ def _needs_of(entry: PlanEntry, what: Decision) -> list[str]:
     return entry.fix_needs if what is Decision.FIX else entry.needs
 
 
-def _task(entry: PlanEntry, what: Decision, key: bytes, request: RunRequest) -> Task:
+def _not_accepted(missing: dict[str, Task], request: RunRequest) -> RefusedByRule:
+    """Return the refusal that lists all that a run needs and was not given, with the command that gives it."""
+    said = [
+        f"the {'deletion' if task.decision is Decision.DELETE else 'fix'} of {display(task.key)} needs {need}"
+        for need, task in missing.items()
+    ]
+    words = [word for need in missing for word in need.split(" ", 1)]
+    means = "; ".join(meaning(need) for need in missing)
+    one = quote_command(leaving_out(next(iter(missing.values())).key))
+    return refuse(
+        Rule.PLAN,
+        "; ".join(said),
+        hint=f"if {means}: {request.command(*words, '--dry-run').line(request.run)}; or leave objects out: {one}",
+    )
+
+
+def _task(
+    entry: PlanEntry, what: Decision, key: bytes, request: RunRequest, missing: dict[str, Task]
+) -> Task:
+    """Return what is to be done to an object, and note what it needs that was not given."""
     needs, declared, protected = _needs_of(entry, what), "", ""
     if any(need.startswith(DECLARE_KEY_LOST) for need in needs):
         declared = next((name for name in _names_of_its_key(entry) if name in request.key_lost), "")
@@ -206,15 +228,14 @@ def _task(entry: PlanEntry, what: Decision, key: bytes, request: RunRequest) -> 
         reasons = [reason.text for reason in entry.reasons if entry.risk == Risk.CLUSTER_BREAKING]
         protected = entry.protected or next(iter(reasons), "the cluster may depend on it")
         needs = [acceptance(Rule.CLUSTER_BREAKING), *needs]
+    task = Task(entry=entry, decision=what, key=key, declared=declared, protected=protected)
     for need in needs:
         option, _, word = need.partition(" ")
         given = declared if option == DECLARE_KEY_LOST else word in request.accepted.words
         # API servers say themselves what they hold, where they can be asked.
         if not given and not (word == Rule.ENDS_CACHED_READS and request.api is not None):
-            act = "deletion" if what is Decision.DELETE else "fix"
-            hint = f"add it, if {meaning(need)}; or leave it: {quote_command(leaving_out(key))}"
-            raise refuse(Rule.PLAN, f"the {act} of {display(key)} needs {need}", hint=hint)
-    return Task(entry=entry, decision=what, key=key, declared=declared, protected=protected)
+            missing.setdefault(need, task)
+    return task
 
 
 # -- what earlier runs did

@@ -106,7 +106,9 @@ def run_report(run: Run, error: EtcdfixError | None, exit_code: int) -> PlanRunR
 def _follow_ups(run: Run) -> Iterator[FollowUp]:
     load = run.load
     if run.dry_run and load is not None and load.tasks and not run.left and run.request is not None:
-        yield FollowUp("Work through it in a script", run.request.command(run.digest))
+        yield FollowUp(
+            "Work through it in a script", run.request.command("--yes", "--expect-plan", run.digest)
+        )
     last = run.objects[-1].outcome if run.objects else None
     if last is not None and last.result is not None:
         yield from settling(last, run.options)

@@ -299,7 +299,7 @@ def test_decisions_that_are_none(planned: Planned) -> None:
         with planned.nothing_changes():
             ran = planned.work(*DECLARED)
         assert ran.code == 2, (word, ran)
-        assert "allows delete, leave" in ran.err
+        assert "none of delete, leave" in ran.err
         assert len(ran.err.splitlines()) <= 3
     document = planned.document()
     document["decisions"][0]["allowed"] = ["delete", "fix", "leave"]

@@ -109,6 +109,9 @@ def test_each_need_has_to_be_accepted(empty: DeletionPlan) -> None:
     said = refused(plan, asked(Rule.ONLY_COPY))
     assert "needs --accept mass-damage" in said
     assert "--leave-out /registry/secrets/shop/web-1" in said
+    every = refused(plan, asked())
+    assert "needs --accept only-copy; the deletion of" in every
+    assert "--accept only-copy --accept mass-damage --dry-run" in every
     assert len(work(plan, asked(Rule.ONLY_COPY, Rule.MASS_DAMAGE)).tasks) == 1
     restored = plan_of(empty, *plan.entries, decide="fix")
     assert "the fix of" in refused(restored, asked())

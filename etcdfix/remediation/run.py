@@ -184,7 +184,7 @@ def _decided(plan: DeletionPlan) -> Iterator[tuple[PlanEntry, Decision]]:
         allowed = decision_on(entry).allowed
         if decision.decision not in allowed:
             raise ConfigurationError(
-                f"{safe_text(entry.key)}: not {safe_text(decision.decision)!r}: the plan allows "
+                f"{safe_text(entry.key)}: decision {safe_text(decision.decision)!r} is none of "
                 f"{', '.join(allowed)}",
                 hint="edit the word after decision",
             )

@@ -268,7 +268,8 @@ def cluster_facts(cluster: Cluster, identity: ClusterIdentity, keys: str = "") -
     """Yield which cluster it is, and who says so."""
     accepted = "" if identity.is_known else " (accepted)"
     yield "Cluster", f"{identity.describe()}{accepted}{keys}, at {', '.join(cluster.where)}"
-    yield "Named by", "; ".join(cluster.origins)
+    # What an option of this command says needs no telling; what a file or a variable says does.
+    yield "Named by", "; ".join(origin for origin in cluster.origins if ": --" not in origin)
     if cluster.no_encryption:
         yield "Encryption", "none at rest, as you say (--no-encryption)"
 

@@ -65,8 +65,14 @@ def write_key(present: Present, change: Change) -> Refusals:
         newest = held.kind.newest
         for said in held.kind.newest_read_by:
             if newest is not None and said.answer is Answer.READ_ERROR:
-                text = f"{said.server} does not read {display(newest.stored.key)}, of today's write key"
-                instead = "give all one EncryptionConfiguration, wait a minute; restart none"
+                text = (
+                    f"the API server at {said.server} does not read {display(newest.stored.key)}, which is stored "
+                    "under today's write key: what is written anew it could not read either"
+                )
+                instead = (
+                    "give every API server the same EncryptionConfiguration, and wait a minute until each has loaded "
+                    "it; do not restart those that hold the objects in memory"
+                )
                 yield refuse(Rule.WRITE_KEY, text, hint=instead)
 
 
@@ -78,7 +84,10 @@ def other_cluster(present: Present, change: Change) -> Refusals:
         yield refuse(Rule.OTHER_CLUSTER, why, hint="name the members of one cluster with --endpoints")
     for said in held.answers:
         if said.answer not in {Answer.READS_IT, Answer.READ_ERROR, *SILENT}:
-            text = f"{said.server} finds no {held.thing} ({said.answer}): another etcd or prefix"
+            text = (
+                f"the API server at {said.server} finds no {held.thing} ({said.answer}), and etcd holds it: that "
+                "server reads another etcd, or another prefix"
+            )
             hint = "compare with that server's --etcd-servers and --etcd-prefix"
             yield refuse(Rule.OTHER_CLUSTER, text, hint=hint)
 
@@ -88,7 +97,10 @@ def configuration_wrong(_present: Present, change: Change) -> Refusals:
     held = _held(change)
     for said in held.answers:
         if said.answer is Answer.READS_IT:
-            why = f"the API server at {said.server} reads {held.thing}: wrong configuration, or not its etcd"
+            why = (
+                f"the API server at {said.server} reads {held.thing}: the configuration given here is wrong or old, "
+                "or this is not its etcd"
+            )
             hint = "compare with that server's --encryption-provider-config, --etcd-servers and --etcd-prefix"
             yield refuse(Rule.CONFIGURATION_WRONG, why, hint=hint)
 

@@ -5,12 +5,14 @@ A sentence is said unless it is a :class:`~etcdfix.text.notes.Note` and ``--quie
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import io
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, TextIO
 
 import click
@@ -18,7 +20,7 @@ import msgspec
 
 from etcdfix.errors import ConfigurationError
 from etcdfix.text.notes import Note
-from etcdfix.text.safetext import quote_command, safe_text
+from etcdfix.text.safetext import WITHHELD, quote_command, safe_text, shown_key
 
 if TYPE_CHECKING:
     from etcdfix.errors import RefusedByRule
@@ -51,7 +53,7 @@ def own_habits() -> Iterator[None]:
 
 
 def words_as_typed() -> tuple[str, ...]:
-    """Return the words of the command that runs, but for ``--dry-run`` and passwords."""
+    """Return the words of the command that runs, but for ``--dry-run``, passwords, and what no key may show."""
     kept, rest = ["etcdfix"], iter(HABITS.words)
     for word in rest:
         option, equals, value = word.partition("=")
@@ -59,8 +61,22 @@ def words_as_typed() -> tuple[str, ...]:
             value = value if equals else next(rest, "")
             kept += [option, value.partition(":")[0]] if option == "--user" else []
         elif word != "--dry-run":
-            kept.append(word)
+            kept.append(_as_shown(word))
     return tuple(kept)
+
+
+def _as_shown(word: str) -> str:
+    """Return a word in which an etcd key stands as it may be shown, wherever in it that begins."""
+    encoded = word.partition("base64:")[2]
+    with suppress(ValueError):
+        key = base64.b64decode(encoded, validate=True)
+        if shown_key(key) != key:
+            return f"base64:{WITHHELD}"
+    for at in (0, *(mark.start() for mark in re.finditer("/", word))):
+        key = os.fsencode(word[at:])
+        if shown_key(key) != key:
+            return f"{word[:at]}{shown_key(key).decode('utf-8', 'backslashreplace')}"
+    return word
 
 
 def as_typed(instead: Mapping[str, str]) -> str:

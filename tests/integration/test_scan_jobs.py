@@ -130,7 +130,7 @@ def test_a_worker_that_is_killed_is_named_and_nothing_is_missing(look: Callable[
     *less, reasons = look(2, killing)
     assert less == one
     (lost,) = set(reasons) - set(whole)
-    assert lost.startswith("a worker process was ended by SIGKILL")
+    assert lost.startswith("a worker process ended ")
     assert not children(), "no worker is left"
 
 

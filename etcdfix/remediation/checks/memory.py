@@ -56,10 +56,10 @@ def write_key(present: Present, change: Change) -> Refusals:
         yield refuse(Rule.WRITE_KEY, why, hint=hint)
     elif provider is ProviderType.IDENTITY:
         text = (
-            f"today's configuration does not encrypt {resource}: an API server would leave its contents "
+            f"today's configuration writes {resource} without encryption: an API server would leave its contents "
             "unencrypted"
         )
-        instead = "name the configuration of today, or give the API servers one with a write key"
+        instead = "name the configuration that the API servers use today, or give them one with a write key"
         yield refuse(Rule.WRITE_KEY, text, hint=instead)
     else:
         newest = held.kind.newest

@@ -113,7 +113,7 @@ def seal_contents(present: Present, copy: Copy) -> tuple[Sealed, Examination]:
         why = (
             "today's configuration does not encrypt this resource: that would leave its contents unencrypted"
         )
-        hint = f"name the configuration of today; if it is meant to be unencrypted: {BY_API}"
+        hint = f"name the configuration that the API servers use today; if it is meant to be unencrypted: {BY_API}"
         raise refuse(Rule.WRITE_KEY, why, hint=hint)
     stored = StoredValue(present.key, sealed.data, 0, 0, 0, 0)
     found = cluster.examiner.apart().examine(stored)

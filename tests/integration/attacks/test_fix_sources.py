@@ -482,7 +482,7 @@ def test_the_bytes_of_another_object(registry: Attacked, kind: str) -> None:
     registry.etcd.put(other, seal(kind, secret("other"), other))
     with registry.nothing_changes():
         ran = registry.put_back(at, f"key:{other.decode()}", *EVERYTHING)
-    registry.refused(ran, f"etcd key {other.decode()}: ", hint="--encryption-config")
+    registry.refused(ran, f"etcd key {other.decode()}: ", hint="name another copy")
 
 
 def test_another_generation_comes_home(registry: Attacked) -> None:
@@ -504,4 +504,4 @@ def test_config_map_is_no_secret(registry: Attacked) -> None:
     registry.etcd.put(registry.key("shop/other"), seal("aesgcm", config_map("target"), at))
     with registry.nothing_changes():
         ran = registry.put_back(at, f"key:{registry.key('shop/other').decode()}", *EVERYTHING)
-    registry.refused(ran, "etcd key ", hint="--encryption-config")
+    registry.refused(ran, "etcd key ", hint="name another copy")

@@ -243,7 +243,7 @@ def test_rewritten_under_the_key_of_today(registry: Registry, key: bytes, candid
     [
         ("shop/inside", aescbc(secret("inside")[:-9]), "today's configuration opens", "what is wrong inside it"),
         ("shop/broken", BROKEN, "too short", "--encryption-config"),
-        ("shop/other", OLD, "another object than the one that its etcd key names", "--encryption-config"),
+        ("shop/other", OLD, "another object than the one that its etcd key names", "name another copy"),
     ],
 )  # fmt: skip
 def test_what_the_candidate_does_not_open(

@@ -120,7 +120,7 @@ def test_a_run_over_a_plan_has_the_api_server_write_all_of_them(cluster: LostKey
     with cluster.untouched():
         needs = {need for one in document["entries"] for need in one["needs"]}
         refused = decided("delete", *(word for need in needs for word in need.split()))
-    assert (refused.code, "API servers write anew" in refused.err) == (4, True), refused
+    assert (refused.code, "what API servers hold" in refused.err) == (4, True), refused
     ran = decided("fix")
     assert ran.code == 0, ran
     cluster.shows_nothing(ran)

@@ -77,8 +77,8 @@ class Night:
         assert self.there() == before
         told = self.run(line.replace("--dry-run", "--yes"))
         assert (self.there().value == WHOLE) == equal
-        commands = re.findall(r"^.*?(etcdfix (?:explain|get|scan|undo) .*)$", told, re.MULTILINE)
-        (undo,) = [one for one in commands if one.startswith("etcdfix undo ")]
+        commands = re.findall(r"^.*?(etcdfix (?:explain|get|scan|undo) (?!BACKUP).*)$", told, re.MULTILINE)
+        (undo,) = [one for one in commands if one.startswith("etcdfix undo /")]
         for look in commands:
             if look != undo:
                 self.run(look)

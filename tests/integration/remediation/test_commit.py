@@ -421,7 +421,7 @@ def test_look_that_did_not_see_everything(registry: Registry, monkeypatch: Patch
     with registry.untouched():
         ran = registry.delete(registry.key("shop/broken"))
     assert ran.code == 5
-    assert "not all of it could be read: lost after key /registry/secrets/shop/x" in ran.err
+    assert "not everything in etcd could be read: lost after key /registry/secrets/shop/x" in ran.err
 
 
 def _to_put(registry: Registry) -> Write:

@@ -385,7 +385,7 @@ def test_an_etcd_that_stands_at_an_earlier_revision_is_another(
     with kept_look(registry) as (_, look):
         if looked:
             look.catch_up_now()
-        with pytest.raises(RefusedByRule, match="etcd stands at revision 1, and stood at"):
+        with pytest.raises(RefusedByRule, match="etcd stands at revision 1, not past"):
             look.catch_up(1)
 
 
@@ -395,7 +395,9 @@ def test_look_that_has_not_seen_everything_speaks_for_nothing(registry: Attacked
         look.catch_up_now()
         monkeypatch.setattr(LiveSource, "problems", ["key x was left out"])
         for surroundings in (look, FRESH):
-            with pytest.raises(SourceUnreachable, match="not all of it could be read: key x was left out"):
+            with pytest.raises(
+                SourceUnreachable, match="not everything in etcd could be read: key x was left out"
+            ):
                 said(cluster, surroundings, key)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from etcdfix import machine
+from etcdfix.inputs import machine
 from etcdfix.sources.etcd import threads
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.servers import EtcdServer, EtcdServers, started_or_missing

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import click
 
-from etcdfix import errors
 from etcdfix.cli.look import MEANINGS
 from etcdfix.cli.options import options_page
 from etcdfix.cli.root import cli
+from etcdfix.model.errors import EtcdfixError
+from etcdfix.model.rules import ELSEWHERE, Rule
+from etcdfix.model.rules import MEANINGS as ACCEPTED
 from etcdfix.remediation.change import DELETE, PATCH, PUT, UNDO
-from etcdfix.rules import ELSEWHERE, Rule
-from etcdfix.rules import MEANINGS as ACCEPTED
 
 _SETTINGS: Final[dict[str, Any]] = {
     "help_option_names": ["-h", "--help"],
@@ -55,13 +55,16 @@ def causes() -> str:
 def error_table() -> str:
     """Return every error with its exit code."""
     rows = ["| error | code | exit code | raised when |", "|---|---|---|---|"]
-    for name, item in inspect.getmembers(errors, inspect.isclass):
-        if issubclass(item, errors.EtcdfixError) and item is not errors.EtcdfixError:
-            first = (inspect.getdoc(item) or "").split("\n\n")[0].replace("\n", " ")
-            rows.append(
-                f"| `{name}` | `{item.code}` | {item.exit_code} | {first.removeprefix('Raised when ')} |"
-            )
+    for item in sorted(_below(EtcdfixError), key=lambda item: item.__name__):
+        first = (inspect.getdoc(item) or "").split("\n\n")[0].replace("\n", " ")
+        code = f"`{item.code}` | {item.exit_code}"
+        rows.append(f"| `{item.__name__}` | {code} | {first.removeprefix('Raised when ')} |")
     return "\n".join(rows)
+
+
+def _below(base: type[EtcdfixError]) -> set[type[EtcdfixError]]:
+    children = {item for item in base.__subclasses__() if item.__module__.endswith(".errors")}
+    return children.union(*map(_below, children))
 
 
 def exit_codes() -> str:

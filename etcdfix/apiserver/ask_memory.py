@@ -18,7 +18,7 @@ from etcdfix.apiserver.memory import Memory, Remembered, caches, remember, serve
 from etcdfix.apiserver.objects import APIObject, Said
 from etcdfix.apiserver.patience import pause_seconds
 from etcdfix.apiserver.servers import AllServers
-from etcdfix.model import GroupResource
+from etcdfix.model.model import GroupResource
 
 PER_SECOND: Final = 10.0
 """Requests of one search."""

@@ -14,9 +14,9 @@ from __future__ import annotations
 import msgspec
 
 from etcdfix.apiserver.client import RefusalReason, Reply, Server, decode, malformed, shorten
+from etcdfix.apiserver.errors import AuthorizationRefused
 from etcdfix.apiserver.objects import APIObject, Served
-from etcdfix.errors import AuthorizationRefused
-from etcdfix.model import ClusterIdentity, GroupResource, KnownBy
+from etcdfix.model.model import ClusterIdentity, GroupResource, KnownBy
 from etcdfix.text.safetext import quote_command
 
 UNSAFE_DELETE_VERB = "unsafe-delete-ignore-read-errors"

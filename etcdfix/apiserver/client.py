@@ -26,10 +26,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from etcdfix.apiserver.errors import AuthorizationRefused, KubeconfigInvalid, KubernetesClientMissing
 from etcdfix.apiserver.patience import AGAIN, PASSING
-from etcdfix.errors import AuthorizationRefused, EtcdfixError, KubeconfigInvalid, KubernetesClientMissing, why
 from etcdfix.inputs.inputfile import MAX_SETTINGS_BYTES, read_input
-from etcdfix.side_by_side import run_within
+from etcdfix.model.errors import EtcdfixError, why
+from etcdfix.model.side_by_side import run_within
 
 _Result = TypeVar("_Result")
 

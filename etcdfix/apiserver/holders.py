@@ -19,6 +19,7 @@ import msgspec
 
 from etcdfix.apiserver.authorization import VERBS, Authorization, authorize
 from etcdfix.apiserver.client import NoReply, RefusalReason, Server, require_done
+from etcdfix.apiserver.errors import AuthorizationRefused
 from etcdfix.apiserver.memory import Memory, Remembered, remember, served_versions
 from etcdfix.apiserver.objects import (
     METADATA_LIST,
@@ -39,11 +40,11 @@ from etcdfix.apiserver.servers import (
     open_all_servers,
     require_servers,
 )
-from etcdfix.errors import AuthorizationRefused, EtcdfixError
-from etcdfix.model import ClusterIdentity
-from etcdfix.rules import Rule, refuse
-from etcdfix.side_by_side import run_within
-from etcdfix.storagekey import api_path
+from etcdfix.model.errors import EtcdfixError
+from etcdfix.model.model import ClusterIdentity
+from etcdfix.model.rules import Rule, refuse
+from etcdfix.model.side_by_side import run_within
+from etcdfix.model.storagekey import api_path
 
 _Result = TypeVar("_Result")
 _MOST_WAITS: Final = 2

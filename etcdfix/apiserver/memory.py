@@ -30,8 +30,8 @@ from etcdfix.apiserver.objects import (
     Status,
     other_versions,
 )
-from etcdfix.model import GroupVersionKind
-from etcdfix.storagekey import api_path
+from etcdfix.model.model import GroupVersionKind
+from etcdfix.model.storagekey import api_path
 
 LONGEST_OBJECT: Final = 16 << 20
 """In bytes: JSON takes more room than etcd, where an object has 1.5 MiB at most unless etcd was told otherwise."""

@@ -16,8 +16,8 @@ import msgspec
 
 from etcdfix.apiserver.client import NoReply, Reply, Server
 from etcdfix.apiserver.patience import PASSING, pause_seconds
-from etcdfix.model import GroupResource
-from etcdfix.storagekey import api_path
+from etcdfix.model.model import GroupResource
+from etcdfix.model.storagekey import api_path
 
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, application/json"

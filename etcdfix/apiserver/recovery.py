@@ -24,8 +24,8 @@ from etcdfix.apiserver.client import (
 )
 from etcdfix.apiserver.objects import METADATA_LIST
 from etcdfix.apiserver.servers import DEFAULT_TIMEOUT_SECONDS, APIAccess
-from etcdfix.errors import EtcdfixError
-from etcdfix.side_by_side import run_within
+from etcdfix.model.errors import EtcdfixError
+from etcdfix.model.side_by_side import run_within
 
 SECONDS = 60.0
 """So long is looked, where not all is well before."""

@@ -28,11 +28,12 @@ from etcdfix.apiserver.client import (
     open_access,
     without_user,
 )
+from etcdfix.apiserver.errors import AuthorizationRefused
 from etcdfix.apiserver.objects import NOT_UNDERSTOOD, Answer
-from etcdfix.closing import Closing
-from etcdfix.errors import AuthorizationRefused, ConfigurationError, EtcdfixError, SourceUnreachable
-from etcdfix.model import ClusterIdentity
-from etcdfix.side_by_side import run_within
+from etcdfix.model.closing import Closing
+from etcdfix.model.errors import ConfigurationError, EtcdfixError, SourceUnreachable
+from etcdfix.model.model import ClusterIdentity
+from etcdfix.model.side_by_side import run_within
 
 DEFAULT_TIMEOUT_SECONDS: Final = 30.0
 """For finding all of them, plugins of the kubeconfig included; one request may take a third of it."""

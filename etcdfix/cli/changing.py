@@ -51,7 +51,10 @@ from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.copies.finder import Named
 from etcdfix.copies.model import Place
 from etcdfix.copies.search import Places
-from etcdfix.errors import EtcdfixError
+from etcdfix.model.errors import EtcdfixError
+from etcdfix.model.rules import Rule, acceptance
+from etcdfix.model.scope import ScopeRequest
+from etcdfix.model.storagekey import display
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.backup.file import Backup, read_backup
 from etcdfix.remediation.change import Change
@@ -59,9 +62,6 @@ from etcdfix.remediation.choice import FixRequest
 from etcdfix.remediation.cluster import Acceptances, Cluster, looks_enveloped
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.report.planfile import load_plan
-from etcdfix.rules import Rule, acceptance
-from etcdfix.scope import ScopeRequest
-from etcdfix.storagekey import display
 from etcdfix.text.commands import Command, RunOptions, with_options
 from etcdfix.text.safetext import safe_text
 

@@ -15,7 +15,7 @@ from etcdfix.cli.options import FILE, etcd_data_options, reading_options, report
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
 from etcdfix.commands.compare import compare_members, compare_sources
-from etcdfix.errors import ConfigurationError
+from etcdfix.model.errors import ConfigurationError
 from etcdfix.report.origin import shown_word
 from etcdfix.sources.base import has_keys
 from etcdfix.sources.live import LiveSource

@@ -37,8 +37,8 @@ from etcdfix.copies.finder import Named
 from etcdfix.copies.model import Place
 from etcdfix.encryption.bootstrap import EMPTY_TOKEN, load_token
 from etcdfix.encryption.config import EncryptionConfiguration, load_configuration
-from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.outputfile import destination
+from etcdfix.model.errors import ConfigurationError
 from etcdfix.report.configurations import LEVELS
 from etcdfix.report.origin import shown_word
 from etcdfix.report.render import CASE_FORMS, FORMS, write

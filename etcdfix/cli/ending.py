@@ -1,7 +1,7 @@
 """What ends a command before its work is done: signals, and ``--timeout``. All of them end it as Ctrl-C does.
 
 A command that has a partial result gives it, marked incomplete; files that are not whole go; the cursor comes back.
-That is what unwinding does, so each of them raises :class:`~etcdfix.errors.EndedEarly` in the main thread. A change is
+That is what unwinding does, so each of them raises :class:`EndedEarly` in the main thread. A change is
 never cut in two: :mod:`etcdfix.remediation.commit` holds the signals and stops the clock before it records its intent.
 """
 
@@ -19,7 +19,7 @@ from functools import partial
 from types import FrameType
 from typing import Final
 
-from etcdfix.errors import EndedEarly
+from etcdfix.model.errors import EndedEarly
 from etcdfix.sources.connection import parse_timeout
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)

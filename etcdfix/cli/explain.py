@@ -15,10 +15,10 @@ from etcdfix.cli.output import say, say_next
 from etcdfix.commands.explain import Explained, ExplainRequest, explain_key
 from etcdfix.commands.explaining.cause import cause_list, cause_page, named_cause
 from etcdfix.commands.explaining.impact import POLICIES
-from etcdfix.in_scope import key_of, why_missing
+from etcdfix.examine.in_scope import key_of, why_missing
+from etcdfix.model.scope import ObjectWord, ScopeRequest
+from etcdfix.model.storagekey import display
 from etcdfix.report.explain import Shows
-from etcdfix.scope import ObjectWord, ScopeRequest
-from etcdfix.storagekey import display
 
 
 @click.command("explain", cls=Command)

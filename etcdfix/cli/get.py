@@ -31,11 +31,11 @@ from etcdfix.commands.get import (
     run_get,
 )
 from etcdfix.commands.opening import open_plugins, open_source
-from etcdfix.errors import ConfigurationError
+from etcdfix.model.errors import ConfigurationError
+from etcdfix.model.scope import parse_object, split_words
 from etcdfix.report.objects import Documents, ObjectList
 from etcdfix.report.origin import shown_word
 from etcdfix.report.render import write
-from etcdfix.scope import parse_object, split_words
 from etcdfix.sources.base import Source
 
 _CONTENTS: Final = ("yaml", "json")

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.core import ParameterSource
 
-from etcdfix import machine
 from etcdfix.cli.command import Command, variable_of
 from etcdfix.cli.output import say
 from etcdfix.commands.opening import Inputs, load_encryption
-from etcdfix.errors import ConfigurationError
+from etcdfix.inputs import machine
 from etcdfix.inputs.on_this_machine import find_distributions
 from etcdfix.inputs.overrides import Overrides, parse_overrides, servers_of
 from etcdfix.inputs.releases import parse_kubernetes_version
-from etcdfix.scope import ScopeRequest
+from etcdfix.model.errors import ConfigurationError
+from etcdfix.model.scope import ScopeRequest
+from etcdfix.model.storagekey import DEFAULT_PREFIX, StorageLayout
 from etcdfix.sources.connection import DEFAULT_ENDPOINT
-from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout
 
 if TYPE_CHECKING:
     from etcdfix.encryption.config import EncryptionConfiguration

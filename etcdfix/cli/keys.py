@@ -9,10 +9,17 @@ import click
 from click.core import ParameterSource
 
 from etcdfix.cli.output import say
-from etcdfix.errors import ConfigurationError
-from etcdfix.rules import Rule, refuse
-from etcdfix.scope import ObjectWord, ScopeRequest, builtin_key, check_namespace, parse_object, split_words
-from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout, display, word_bytes
+from etcdfix.model.errors import ConfigurationError
+from etcdfix.model.rules import Rule, refuse
+from etcdfix.model.scope import (
+    ObjectWord,
+    ScopeRequest,
+    builtin_key,
+    check_namespace,
+    parse_object,
+    split_words,
+)
+from etcdfix.model.storagekey import DEFAULT_PREFIX, StorageLayout, display, word_bytes
 from etcdfix.text.safetext import key_word, quote_command, safe_text
 
 _BASE64: Final = "base64:"

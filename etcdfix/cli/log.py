@@ -32,13 +32,13 @@ from etcdfix.cli.options import (
 from etcdfix.cli.output import Terminal, require_output, say, show_change, show_preview
 from etcdfix.commands.log import list_backups, newest_records, verify_log
 from etcdfix.commands.opening import connect_for_intents
-from etcdfix.errors import EtcdfixError
+from etcdfix.model.errors import EtcdfixError
+from etcdfix.model.rules import Rule
 from etcdfix.remediation.audit.syslog import Syslog
 from etcdfix.remediation.audit.verify import read_events, read_records
 from etcdfix.report.document import CAP
 from etcdfix.report.log import EventList
 from etcdfix.report.render import FORMS
-from etcdfix.rules import Rule
 from etcdfix.text.commands import RunOptions
 from etcdfix.text.safetext import safe_json
 

@@ -28,10 +28,10 @@ from etcdfix.commands.scanning.pipeline import FAILING
 from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.copies.finder import Named
 from etcdfix.copies.model import Place
-from etcdfix.errors import EndedEarly
-from etcdfix.examine_jobs import Jobs
+from etcdfix.examine.jobs import Jobs
 from etcdfix.inputs.outputfile import destination, is_file_by_itself
-from etcdfix.model import Outcome
+from etcdfix.model.errors import EndedEarly
+from etcdfix.model.model import Outcome
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.report.document import CAP, State
 from etcdfix.report.render import Report, write

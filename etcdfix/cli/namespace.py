@@ -13,9 +13,9 @@ from etcdfix.cli.look import ExitCode, nothing, open_look
 from etcdfix.cli.options import look_options
 from etcdfix.cli.output import say, say_next
 from etcdfix.commands.namespace import concerns_namespace, has_findings, namespace_report, terminating_names
-from etcdfix.errors import ConfigurationError
 from etcdfix.graph.cluster import ClusterIndex
-from etcdfix.storagekey import StorageLayout
+from etcdfix.model.errors import ConfigurationError
+from etcdfix.model.storagekey import StorageLayout
 
 
 @click.command("namespace", cls=Command)

@@ -25,14 +25,14 @@ from etcdfix.cli.output import HABITS, as_typed, say
 from etcdfix.copies.finder import TO_LOOK_IN, Named, grammar, parse_named
 from etcdfix.copies.model import Place
 from etcdfix.encryption.keyring import is_key_text
-from etcdfix.errors import ConfigurationError
+from etcdfix.examine.workers.jobs import MOST_JOBS
 from etcdfix.inputs.inputfile import STANDARD_INPUT
+from etcdfix.model.errors import ConfigurationError
+from etcdfix.model.rules import MEANINGS, NAMED, Rule
 from etcdfix.remediation.audit.syslog import Syslog, parse_address
 from etcdfix.report.origin import shown_word
 from etcdfix.report.render import FORMS
-from etcdfix.rules import MEANINGS, NAMED, Rule
 from etcdfix.text.commands import ACKNOWLEDGEMENT
-from etcdfix.workers.jobs import MOST_JOBS
 
 Decorator = Callable[[Any], Any]
 

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Final, TextIO
 import click
 import msgspec
 
-from etcdfix.errors import ConfigurationError
+from etcdfix.model.errors import ConfigurationError
 from etcdfix.text.notes import Note
 from etcdfix.text.safetext import WITHHELD, quote_command, safe_text, shown_key
 
 if TYPE_CHECKING:
-    from etcdfix.errors import RefusedByRule
+    from etcdfix.model.errors import RefusedByRule
     from etcdfix.report.document import Document
     from etcdfix.report.render import Report
     from etcdfix.text.commands import RunOptions
@@ -211,7 +211,7 @@ class Terminal:
 
     def confirm_key(self, key: bytes) -> bool:
         """Have the key typed back; without a terminal only ``--yes`` confirms."""
-        from etcdfix.storagekey import display  # noqa: PLC0415 - only where something is asked
+        from etcdfix.model.storagekey import display  # noqa: PLC0415 - only where something is asked
 
         if self._yes:
             return True

@@ -44,15 +44,15 @@ from etcdfix.commands.opening import open_cluster, open_examiner, open_source
 from etcdfix.commands.plan import PlanRequest, build_plan
 from etcdfix.commands.planning.run import Ran, Run, RunTold, run_plan
 from etcdfix.commands.planning.run_report import ran_lines, run_preview, run_report
-from etcdfix.errors import ConfigurationError, EndedEarly, EtcdfixError
 from etcdfix.inputs.outputfile import STANDARD_OUTPUT
-from etcdfix.model import ClusterIdentity
+from etcdfix.model.errors import ConfigurationError, EndedEarly, EtcdfixError
+from etcdfix.model.model import ClusterIdentity
+from etcdfix.model.rules import Rule
+from etcdfix.model.scope import ScopeRequest
 from etcdfix.remediation.run import RunRequest
 from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.planfile import decided_digest, load_plan, plan_key
 from etcdfix.report.saved_report import MOST_OF_A_PLAN, load_report
-from etcdfix.rules import Rule
-from etcdfix.scope import ScopeRequest
 from etcdfix.text.commands import run_plan as command_to_run
 from etcdfix.text.safetext import safe_text
 

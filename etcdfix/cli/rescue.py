@@ -29,10 +29,10 @@ from etcdfix.commands.opening import open_examiner, open_source
 from etcdfix.commands.render_report import run_of
 from etcdfix.commands.rescue import RescueRequest, run_rescue
 from etcdfix.commands.rescuing.targets import Target, targets_in, targets_of_keys, targets_of_report
-from etcdfix.model import ClusterIdentity
+from etcdfix.model.model import ClusterIdentity
+from etcdfix.model.scope import ScopeRequest, builtin_key, parse_object, split_words
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.saved_report import SavedReport, load_report
-from etcdfix.scope import ScopeRequest, builtin_key, parse_object, split_words
-from etcdfix.storagekey import StorageLayout
 
 _CODES = codes(
     "all saved as etcd has it, or readable meanwhile",

@@ -15,8 +15,8 @@ from click.core import ParameterSource
 from etcdfix.cli.command import Commands, LazyGroup
 from etcdfix.cli.ending import ending_early
 from etcdfix.cli.output import HABITS, discard_output, own_habits, say_error, say_refusal
-from etcdfix.errors import EndedEarly, EtcdfixError, RefusedByRule
-from etcdfix.secrecy import forbid_core_dumps
+from etcdfix.model.errors import EndedEarly, EtcdfixError, RefusedByRule
+from etcdfix.model.secrecy import forbid_core_dumps
 
 COMMANDS: Commands = {
     "Look": {

@@ -18,8 +18,8 @@ from etcdfix.cli.output import say, say_incomplete, say_nothing_examined
 from etcdfix.commands.orphans import orphans_report
 from etcdfix.commands.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.commands.scanning.pipeline import FAILING
-from etcdfix.errors import ConfigurationError
-from etcdfix.model import Outcome
+from etcdfix.model.errors import ConfigurationError
+from etcdfix.model.model import Outcome
 from etcdfix.report.advice.whole import plugin_troubles
 from etcdfix.report.render import FORMS, SCAN_FORMS, Writer
 from etcdfix.report.saved_report import load_baseline

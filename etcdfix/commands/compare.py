@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from etcdfix.errors import EndedEarly, SourceError
-from etcdfix.examine import Examiner, Reading
-from etcdfix.examine_all import Progress, no_progress
-from etcdfix.in_scope import resolved, resolved_among, values_in
-from etcdfix.model import Outcome, StoredValue
+from etcdfix.examine.all import Progress, no_progress
+from etcdfix.examine.in_scope import resolved, resolved_among, values_in
+from etcdfix.examine.one import Examiner, Reading
+from etcdfix.model.errors import EndedEarly, SourceError
+from etcdfix.model.model import Outcome, StoredValue
+from etcdfix.model.scope import KeyRange, ScopeRequest
+from etcdfix.model.storagekey import display
 from etcdfix.remediation.members import survey_members
 from etcdfix.report.compare import (
     Change,
@@ -32,10 +34,8 @@ from etcdfix.report.compare import (
 )
 from etcdfix.report.origin import TOOL, shown_configuration, shown_scope, shown_word, timestamp
 from etcdfix.report.rows import SortedRows, turn_of
-from etcdfix.scope import KeyRange, ScopeRequest
 from etcdfix.sources.base import Source
 from etcdfix.sources.live import LiveSource
-from etcdfix.storagekey import display
 from etcdfix.text.words import counted
 
 if TYPE_CHECKING:

@@ -22,13 +22,17 @@ from etcdfix.copies.log import Log
 from etcdfix.copies.model import Copy, Home, Sameness, Wanted
 from etcdfix.copies.revisions import life_of
 from etcdfix.copies.search import Places, copies_of, looked_into, open_finders, problems_of
-from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
-from etcdfix.examine import Examiner, Reading
-from etcdfix.examine_all import Progress, no_progress
-from etcdfix.examine_jobs import Jobs
-from etcdfix.in_scope import resolved
-from etcdfix.model import Outcome
-from etcdfix.readable_revision import Keeps
+from etcdfix.examine.all import Progress, no_progress
+from etcdfix.examine.in_scope import resolved
+from etcdfix.examine.jobs import Jobs
+from etcdfix.examine.one import Examiner, Reading
+from etcdfix.examine.readable_revision import Keeps
+from etcdfix.examine.verdicts.deletability import FAILED
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.model.errors import ConfigurationError, EndedEarly, SourceError
+from etcdfix.model.model import Outcome
+from etcdfix.model.scope import KeyRange, ResolvedScope, ScopeRequest
+from etcdfix.model.storagekey import display, likely_prefixes
 from etcdfix.remediation.backup.folder import with_records
 from etcdfix.remediation.identify import identify
 from etcdfix.remediation.offers import offers, shown_of, ways_of
@@ -40,13 +44,9 @@ from etcdfix.report.model import Remedy
 from etcdfix.report.origin import report_origin, shown_scope
 from etcdfix.report.rows import Rows, SortedRows, turn_of
 from etcdfix.report.saved_report import SavedReport
-from etcdfix.scope import KeyRange, ResolvedScope, ScopeRequest
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import display, likely_prefixes
 from etcdfix.text.safetext import key_base64
 from etcdfix.text.words import counted
-from etcdfix.verdicts.deletability import FAILED
-from etcdfix.verdicts.examination import Examination
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins

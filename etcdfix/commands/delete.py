@@ -12,8 +12,9 @@ from etcdfix.apiserver.objects import Answer
 from etcdfix.apiserver.recovery import SECONDS, ServerSigns, look_until_well
 from etcdfix.apiserver.servers import APIAccess
 from etcdfix.copies.bootstrap import with_what_it_keeps
-from etcdfix.errors import EtcdfixError, RefusedByRule
-from etcdfix.examine_all import Progress, no_progress
+from etcdfix.examine.all import Progress, no_progress
+from etcdfix.model.errors import EtcdfixError, RefusedByRule
+from etcdfix.model.rules import Rule
 from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.change import DELETE, Change, ChangeRequest, Confirmer, carry_out
 from etcdfix.remediation.checks.plan import expectation_of
@@ -24,7 +25,6 @@ from etcdfix.remediation.offers import at_hand, remedy_of, saved_of
 from etcdfix.remediation.present import Present
 from etcdfix.report.advice.ways import recovered_configuration
 from etcdfix.report.plan import DeletionPlan
-from etcdfix.rules import Rule
 from etcdfix.text.commands import plan as make_plan
 from etcdfix.text.notes import Note
 

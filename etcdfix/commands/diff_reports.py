@@ -16,8 +16,8 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.errors import ConfigurationError
-from etcdfix.model import Outcome
+from etcdfix.model.errors import ConfigurationError
+from etcdfix.model.model import Outcome
 from etcdfix.report.diff import (
     DiffCounts,
     DiffedFinding,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from etcdfix.apiserver.errors import KubeconfigInvalid, KubernetesClientMissing
 from etcdfix.apiserver.servers import APIAccess
 from etcdfix.commands.doctoring import etcd
 from etcdfix.commands.doctoring.keys import check_keys, check_plugins, check_source, count_keys
@@ -28,31 +29,28 @@ from etcdfix.commands.doctoring.needs import (
 )
 from etcdfix.commands.opening import Inputs, open_source
 from etcdfix.decoding.kubeobject import ObjectReader
-from etcdfix.errors import (
-    ClusterMismatch,
+from etcdfix.examine.all import Progress, no_progress
+from etcdfix.examine.jobs import Helpers, Jobs
+from etcdfix.examine.one import Examiner
+from etcdfix.model.errors import (
     ConfigurationError,
     DecodeError,
     EndedEarly,
     EtcdfixError,
-    KubeconfigInvalid,
-    KubernetesClientMissing,
     RemediationRefused,
-    SourceDenied,
     SourceUnreachable,
 )
-from etcdfix.examine import Examiner
-from etcdfix.examine_all import Progress, no_progress
-from etcdfix.examine_jobs import Helpers, Jobs
-from etcdfix.model import ClusterIdentity
+from etcdfix.model.model import ClusterIdentity
+from etcdfix.model.rules import Rule, acceptance
 from etcdfix.remediation.audit.record import unicode_text
 from etcdfix.remediation.identify import identify
 from etcdfix.remediation.places import RecordPaths, same_disk_warning
 from etcdfix.report.doctor import Check, DoctorReport, State, fail, ok, unknown, warn
 from etcdfix.report.model import ReportSource
 from etcdfix.report.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
-from etcdfix.rules import Rule, acceptance
 from etcdfix.sources.base import Source, SourceDescription
 from etcdfix.sources.connection import EtcdConnection, connection_from_options
+from etcdfix.sources.errors import ClusterMismatch, SourceDenied
 from etcdfix.sources.etcd.client import EtcdClient, MemberStatus
 from etcdfix.sources.etcd.failures import CallFailed
 from etcdfix.text.commands import Part, scan

@@ -25,13 +25,16 @@ from etcdfix.copies.log import Log
 from etcdfix.copies.model import THE_VALUE, Copy, Home, Life, Wanted, Way
 from etcdfix.copies.revisions import life_of
 from etcdfix.copies.search import Places, copies_of, looked_into, open_finders, problems_of
-from etcdfix.errors import EndedEarly, SourceError
-from etcdfix.examine import Examiner, Reading
-from etcdfix.examine_all import Progress, no_progress
-from etcdfix.examine_jobs import Jobs
+from etcdfix.examine.all import Progress, no_progress
+from etcdfix.examine.jobs import Jobs
+from etcdfix.examine.one import Examiner, Reading
+from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.graph.cluster import ClusterIndex, index_cluster
 from etcdfix.graph.model import Risk
-from etcdfix.model import Outcome
+from etcdfix.model.errors import EndedEarly, SourceError
+from etcdfix.model.model import Outcome
+from etcdfix.model.rules import Rule, refuse
+from etcdfix.model.storagekey import display
 from etcdfix.remediation.backup.folder import with_records
 from etcdfix.remediation.identify import identify
 from etcdfix.remediation.offers import Offer, offers, shown_of, ways_of
@@ -44,12 +47,9 @@ from etcdfix.report.impact import Impact
 from etcdfix.report.model import Remedy
 from etcdfix.report.origin import report_origin
 from etcdfix.report.tally import Stakes
-from etcdfix.rules import Rule, refuse
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import display
 from etcdfix.text.commands import NO_COMMAND
 from etcdfix.text.safetext import key_base64
-from etcdfix.verdicts.examination import Examination
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins

@@ -16,10 +16,10 @@ from typing import Final
 import msgspec
 
 from etcdfix.copies.model import THE_VALUE, Place, Wanted, Way, examined_copy
-from etcdfix.errors import EtcdfixError, RefusedByRule
-from etcdfix.examine import Examiner
-from etcdfix.examine_all import Progress, no_progress
-from etcdfix.model import Outcome, StoredValue
+from etcdfix.examine.all import Progress, no_progress
+from etcdfix.examine.one import Examiner
+from etcdfix.model.errors import EtcdfixError, RefusedByRule
+from etcdfix.model.model import Outcome, StoredValue
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.backup.file import Backup
 from etcdfix.remediation.change import PUT, UNDO, Change, ChangeRequest, Chosen, Confirmer, carry_out

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
-from etcdfix.examine import Examiner, Reading
-from etcdfix.examine_all import Examining
-from etcdfix.in_scope import why_missing
-from etcdfix.model import Outcome, StoredValue
-from etcdfix.readable_revision import ReadableRevisions
+from etcdfix.examine.all import Examining
+from etcdfix.examine.in_scope import why_missing
+from etcdfix.examine.one import Examiner, Reading
+from etcdfix.examine.readable_revision import ReadableRevisions
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.model.errors import ConfigurationError, EndedEarly, SourceError
+from etcdfix.model.model import Outcome, StoredValue
+from etcdfix.model.resource_words import builtin_word, is_cluster_scoped, require_resource
+from etcdfix.model.storagekey import ResourcePrefix, display, word_bytes
 from etcdfix.remediation.offers import ways_at_hand
 from etcdfix.report.advice.ways import first_way
 from etcdfix.report.objects import WRONG, Documents, Form, ObjectList, Shown, Viewer, message_of
 from etcdfix.report.tally import Stakes
-from etcdfix.resource_words import builtin_word, is_cluster_scoped, require_resource
 from etcdfix.sources.base import Source, has_keys
-from etcdfix.storagekey import ResourcePrefix, display, word_bytes
 from etcdfix.text.commands import scan
 from etcdfix.text.words import counted
-from etcdfix.verdicts.examination import Examination
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from etcdfix.errors import AuditLogUnreadable, NotDurable
 from etcdfix.inputs.ownfiles import HEAD_SUFFIX
+from etcdfix.model.storagekey import display
 from etcdfix.remediation.audit.record import Record, unicode_text
 from etcdfix.remediation.audit.verify import (
     LOG_IS_GONE,
@@ -36,11 +36,11 @@ from etcdfix.remediation.backup.folder import (
     standing_of,
 )
 from etcdfix.remediation.durable import open_directory
+from etcdfix.remediation.errors import AuditLogUnreadable, NotDurable
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.report.document import CAP
 from etcdfix.report.log import BackupFinding, BackupList, LogRecords, LogVerification
 from etcdfix.report.origin import TOOL, timestamp
-from etcdfix.storagekey import display
 from etcdfix.text.words import counted
 
 _HEAD_FILE_ALONE: Final = (

@@ -15,6 +15,10 @@ from typing import Final
 
 import msgspec
 
+from etcdfix.examine.readable_revision import ReadableRevisions
+from etcdfix.examine.verdicts.deletability import Deletability, deletability_of
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.examine.verdicts.severity import Rank, stake_of
 from etcdfix.graph.cluster import ClusterIndex, Keep
 from etcdfix.graph.collector import collect
 from etcdfix.graph.grades import reasons_for
@@ -26,8 +30,9 @@ from etcdfix.graph.namespaces import (
     namespace_state,
     terminating_namespaces,
 )
-from etcdfix.model import Outcome
-from etcdfix.readable_revision import ReadableRevisions
+from etcdfix.model.model import Outcome
+from etcdfix.model.rules import Rule, acceptance
+from etcdfix.model.storagekey import StorageLayout, display
 from etcdfix.remediation.offers import ways_at_hand
 from etcdfix.report.advice.finding import unsafe_deletion, ways_out
 from etcdfix.report.advice.ways import WayKind, first_way, risks_to_accept
@@ -45,13 +50,8 @@ from etcdfix.report.namespace import (
 )
 from etcdfix.report.origin import report_origin
 from etcdfix.report.tally import Stakes
-from etcdfix.rules import Rule, acceptance
-from etcdfix.storagekey import StorageLayout, display
 from etcdfix.text.commands import GRANTED, NO_COMMAND, delete, kubectl
 from etcdfix.text.words import counted
-from etcdfix.verdicts.deletability import Deletability, deletability_of
-from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.severity import Rank, stake_of
 
 _WELL: Final = frozenset({"active", "terminating"})
 _UNJUDGED: Final = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.UNDETERMINED})

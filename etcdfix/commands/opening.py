@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.inputs.overrides import overrides_text, servers_of
-from etcdfix.rules import Rule, refuse
-from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout, builtin_directories
+from etcdfix.model.errors import ConfigurationError, RefusedByRule
+from etcdfix.model.rules import Rule, refuse
+from etcdfix.model.storagekey import DEFAULT_PREFIX, StorageLayout, builtin_directories
 from etcdfix.text.commands import RunOptions
 
 if TYPE_CHECKING:
     from etcdfix.apiserver.servers import APIAccess
     from etcdfix.encryption.config import EncryptionConfiguration
     from etcdfix.encryption.kms.plugins import KMSPlugins
-    from etcdfix.examine import Examiner, Reading
-    from etcdfix.model import ClusterIdentity
+    from etcdfix.examine.one import Examiner, Reading
+    from etcdfix.model.model import ClusterIdentity
     from etcdfix.remediation.audit.record import Record
     from etcdfix.remediation.cluster import Cluster
     from etcdfix.remediation.datastore import Datastore
@@ -141,7 +141,7 @@ class Inputs(msgspec.Struct, frozen=True):
 
     def reading(self, configuration: EncryptionConfiguration | None) -> Reading:
         """Return how the values of the cluster are read."""
-        from etcdfix.examine import Reading
+        from etcdfix.examine.one import Reading
 
         return Reading(**self.reading_fields(configuration))
 
@@ -262,7 +262,7 @@ def open_examiner(
     Raises:
         SourceError: The CRDs of the cluster cannot be read.
     """
-    from etcdfix.examine import Examiner
+    from etcdfix.examine.one import Examiner
 
     with open_plugins(inputs, configuration) as plugins:
         yield Examiner.of_cluster(source, inputs.reading(configuration), plugins)
@@ -408,7 +408,7 @@ def connect_for_intents(
         ConfigurationError: Options or the EncryptionConfiguration make no sense.
         SourceError: It cannot be read.
     """
-    from etcdfix.examine import Examiner
+    from etcdfix.examine.one import Examiner
     from etcdfix.remediation.cluster import Cluster, find_cluster
     from etcdfix.sources.kine import KineSource
     from etcdfix.sources.live import LiveSource

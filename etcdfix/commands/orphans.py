@@ -6,9 +6,9 @@ from etcdfix.graph.cluster import ClusterIndex
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.orphans import find_orphans
 from etcdfix.graph.tables import UNDETERMINED
+from etcdfix.model.storagekey import StorageCodec
 from etcdfix.report.origin import report_origin, same_fields
 from etcdfix.report.orphans import OrphansReport
-from etcdfix.storagekey import StorageCodec
 
 
 def orphans_report(cluster: ClusterIndex) -> OrphansReport:

@@ -13,26 +13,26 @@ from etcdfix.commands.planning.broken import Broken, Gathered
 from etcdfix.commands.planning.entries import EntryWriter, Saved, advice_on
 from etcdfix.commands.planning.steps import in_order, steps_for
 from etcdfix.copies.bootstrap import with_what_it_keeps
-from etcdfix.errors import ConfigurationError, EndedEarly
-from etcdfix.examine import Examiner, Reading
-from etcdfix.examine_all import Progress, View, examine_all, no_progress
-from etcdfix.examine_jobs import Extracted, Helpers, Jobs
+from etcdfix.copies.rescued import read_index
+from etcdfix.examine.all import Progress, View, examine_all, no_progress
+from etcdfix.examine.jobs import Extracted, Helpers, Jobs
+from etcdfix.examine.maybe_newer import SimilarValues
+from etcdfix.examine.one import Examiner, Reading
+from etcdfix.examine.readable_revision import ReadableRevisions
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.examine.verdicts.key_loss import KeyCounter, KeyDoubt, needed_for
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.contents import GRAPH_EXTRACTION, ContentReader, ObjectExtract
-from etcdfix.maybe_newer import SimilarValues
-from etcdfix.readable_revision import ReadableRevisions
+from etcdfix.model.errors import ConfigurationError, EndedEarly
 from etcdfix.report.model import ReportBaseline
 from etcdfix.report.origin import TOOL, shown_configuration, shown_word, timestamp
 from etcdfix.report.plan import DeletionPlan, PlanEntry, PlanGroup, PlanSource, decision_on, declaration
 from etcdfix.report.planfile import sealed
 from etcdfix.report.rows import Rows
 from etcdfix.report.saved_report import SavedReport
-from etcdfix.rescued import read_index
 from etcdfix.sources.base import Indexed, Source
 from etcdfix.text.commands import RunOptions
 from etcdfix.text.safetext import quote_command
-from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.key_loss import KeyCounter, KeyDoubt, needed_for
 
 
 def _now() -> datetime:

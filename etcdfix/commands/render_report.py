@@ -14,12 +14,12 @@ from typing import Any, Final
 import msgspec
 
 from etcdfix.inputs.inputfile import Readable
+from etcdfix.model.storagekey import DEFAULT_PREFIX
 from etcdfix.report.model import API_VERSION, Finding, Status, other_version, read_command
 from etcdfix.report.render import CASE_FORMS, FORMS, SCAN_FORMS, Report, Writer
 from etcdfix.report.saved_report import CUT, ReportFile, kind_of, reading
 from etcdfix.report.scan import ScanReport
 from etcdfix.report.schema import KINDS
-from etcdfix.storagekey import DEFAULT_PREFIX
 from etcdfix.text.commands import RunOptions
 from etcdfix.text.safetext import safe_text
 

@@ -22,15 +22,16 @@ from etcdfix.apiserver.objects import Answer, Said, look_for
 from etcdfix.apiserver.servers import AllServers, APIAccess, open_all_servers, require_servers
 from etcdfix.commands.rescuing.targets import Target
 from etcdfix.commands.rescuing.told import next_steps, outcome_of, reads_it, without_any
-from etcdfix.errors import EndedEarly, EtcdfixError, NotDurable
-from etcdfix.model import ClusterIdentity
+from etcdfix.copies.rescued import SavedObject
+from etcdfix.model.errors import EndedEarly, EtcdfixError
+from etcdfix.model.model import ClusterIdentity
+from etcdfix.remediation.errors import NotDurable
 from etcdfix.remediation.places import RecordPaths, disk_warning, lasting_warnings
 from etcdfix.remediation.saved_objects import BATCH, RescueRecord, RescueStore
 from etcdfix.report.model import ReportConfiguration
 from etcdfix.report.origin import TOOL, shown_word, timestamp
 from etcdfix.report.rescue import Rescued, RescuedObject, RescueReport, RescueServer, lacking
 from etcdfix.report.saved_report import SavedReport
-from etcdfix.rescued import SavedObject
 from etcdfix.text.commands import RunOptions
 from etcdfix.text.words import counted
 

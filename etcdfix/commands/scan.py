@@ -13,13 +13,15 @@ import msgspec
 from etcdfix.commands.scanning.pipeline import SAMPLE, FindingPipeline
 from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.encryption.envelope import transformer_name
-from etcdfix.errors import EndedEarly
-from etcdfix.examine import Examiner, Reading
-from etcdfix.examine_all import examine_all, no_progress
-from etcdfix.examine_jobs import Helpers, Jobs
-from etcdfix.in_scope import beside, pages_in, resolved, searched_for
-from etcdfix.interruptions import interruptions_held
-from etcdfix.model import Outcome
+from etcdfix.examine.all import examine_all, no_progress
+from etcdfix.examine.in_scope import beside, pages_in, resolved, searched_for
+from etcdfix.examine.jobs import Helpers, Jobs
+from etcdfix.examine.one import Examiner, Reading
+from etcdfix.model.errors import EndedEarly
+from etcdfix.model.interruptions import interruptions_held
+from etcdfix.model.model import Outcome
+from etcdfix.model.scope import ScopeRequest
+from etcdfix.model.storagekey import display, likely_prefixes, word_bytes
 from etcdfix.report.advice.whole import awaited_plugins, first_step, plugin_problems, undetermined_problem
 from etcdfix.report.model import Header, KMSPluginSummary
 from etcdfix.report.origin import TOOL, shown_configuration, shown_scope, shown_source, shown_word, timestamp
@@ -27,9 +29,7 @@ from etcdfix.report.render import Writer
 from etcdfix.report.saved_report import Baseline
 from etcdfix.report.scan import ScanReport
 from etcdfix.report.tally import CAP
-from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Source, has_keys
-from etcdfix.storagekey import display, likely_prefixes, word_bytes
 from etcdfix.text.words import counted
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 
 from etcdfix.commands.opening import Inputs, load_encryption, open_examiner, open_source
-from etcdfix.errors import RemediationRefused
-from etcdfix.model import ClusterIdentity, StoredValue
+from etcdfix.model.errors import RemediationRefused
+from etcdfix.model.model import ClusterIdentity, StoredValue
+from etcdfix.model.rules import Rule
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Operator, Record, Result, Verb, unicode_text
 from etcdfix.remediation.audit.syslog import Syslog
@@ -30,7 +31,6 @@ from etcdfix.remediation.settle import (
 from etcdfix.report.change import FollowUp
 from etcdfix.report.log import LogSettling, SettledIntent
 from etcdfix.report.origin import TOOL, timestamp
-from etcdfix.rules import Rule
 from etcdfix.text.commands import Command, RunOptions, accepting, after_change, explain
 
 

@@ -10,8 +10,8 @@ import msgspec
 
 from etcdfix.copies.finder import LookedInto
 from etcdfix.copies.model import Copy, Place, Sameness, Wanted, examined_copy
-from etcdfix.examine import Examiner
-from etcdfix.model import ClusterIdentity, StoredValue
+from etcdfix.examine.one import Examiner
+from etcdfix.model.model import ClusterIdentity, StoredValue
 from etcdfix.text.safetext import safe_text
 
 

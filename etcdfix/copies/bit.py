@@ -8,11 +8,11 @@ import msgspec
 
 from etcdfix.copies.finder import LookedInto
 from etcdfix.copies.model import Copy, Place, Wanted, examined_copy
-from etcdfix.examine import Examiner
-from etcdfix.model import Confidence, Outcome, Repair, RepairProof
-from etcdfix.repair import RepairSearch, unasked
-from etcdfix.verdicts.deletability import FAILED
-from etcdfix.verdicts.examination import Examination
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.repair import RepairSearch, unasked
+from etcdfix.examine.verdicts.deletability import FAILED
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.model.model import Confidence, Outcome, Repair, RepairProof
 
 _PROOFS = {
     RepairProof.TAG: "its tag proves it",

@@ -22,10 +22,10 @@ from etcdfix.encryption.bootstrap import (
     ServerToken,
     open_bootstrap,
 )
-from etcdfix.errors import SourceError
-from etcdfix.model import Confidence, GroupResource, digest_of
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import Confidence, GroupResource, digest_of
+from etcdfix.model.storagekey import display
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import display
 from etcdfix.text.commands import RunOptions
 
 # There is one, and after a rotation of the token two.

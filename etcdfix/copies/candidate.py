@@ -9,8 +9,8 @@ import msgspec
 
 from etcdfix.copies.finder import LookedInto
 from etcdfix.copies.model import Copy, Place, Wanted, Way, examined_copy
-from etcdfix.examine import Examiner
-from etcdfix.model import Outcome
+from etcdfix.examine.one import Examiner
+from etcdfix.model.model import Outcome
 from etcdfix.text.safetext import safe_text
 
 

@@ -9,14 +9,14 @@ import msgspec
 
 from etcdfix.copies.finder import LookedInto
 from etcdfix.copies.model import Copy, Home, Place, Wanted, examined_copy
-from etcdfix.errors import SourceError
-from etcdfix.examine import Examiner
-from etcdfix.model import Outcome, StoredValue
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.verdicts.deletability import IDENTITY
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import Outcome, StoredValue
+from etcdfix.model.storagekey import display
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_word
-from etcdfix.verdicts.deletability import IDENTITY
-from etcdfix.verdicts.examination import Examination
 
 
 class Elsewhere:

@@ -9,8 +9,8 @@ from typing import Final, Protocol
 import msgspec
 
 from etcdfix.copies.model import Copy, Place, Sameness, Wanted
-from etcdfix.errors import ConfigurationError
 from etcdfix.golang.goquote import go_quote, withheld
+from etcdfix.model.errors import ConfigurationError
 
 
 class LookedInto(msgspec.Struct, frozen=True, kw_only=True):

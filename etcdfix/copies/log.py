@@ -16,21 +16,23 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.closing import Closing
+from etcdfix.copies.errors import OtherHistory
 from etcdfix.copies.finder import LookedInto
 from etcdfix.copies.model import Copy, LogProof, Place, Sameness, Wanted, examined_copy
 from etcdfix.copies.same_history import history_of, may_have_rotted
-from etcdfix.errors import OtherHistory, SourceError, SourceLocked
-from etcdfix.examine import Examiner
-from etcdfix.examine_all import Progress, no_progress
-from etcdfix.model import ClusterIdentity, Confidence, StoredValue
-from etcdfix.readable_revision import Keeps
+from etcdfix.examine.all import Progress, no_progress
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.readable_revision import Keeps
+from etcdfix.model.closing import Closing
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import ClusterIdentity, Confidence, StoredValue
+from etcdfix.model.storagekey import display
 from etcdfix.sources.base import Source
+from etcdfix.sources.errors import SourceLocked
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.sources.wal.entries import WriteAheadLog
 from etcdfix.sources.wal.history import LogHistory
 from etcdfix.sources.wal.model import LoggedWrite, WriteKind
-from etcdfix.storagekey import display
 from etcdfix.text.safetext import safe_text
 
 MOST_WRITES: Final = 64

@@ -16,16 +16,16 @@ from etcdfix.apiserver.ask_memory import Pace, ServerMemory
 from etcdfix.apiserver.memory import Memory as Word
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.apiserver.servers import AllServers, APIAccess, open_all_servers
-from etcdfix.closing import Closing
 from etcdfix.copies.finder import LookedInto
 from etcdfix.copies.model import Copy, Place, Sameness, Wanted, Way, examined_copy
-from etcdfix.errors import ConfigurationError, EtcdfixError
-from etcdfix.examine import Examiner
-from etcdfix.model import ClusterIdentity, GroupResource, StoredValue
-from etcdfix.rescued import SavedObject, read_index, read_saved
-from etcdfix.storagekey import NO_OBJECTS
+from etcdfix.copies.rescued import SavedObject, read_index, read_saved
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.verdicts.deletability import FAILED, KMS_DOUBTS
+from etcdfix.model.closing import Closing
+from etcdfix.model.errors import ConfigurationError, EtcdfixError
+from etcdfix.model.model import ClusterIdentity, GroupResource, StoredValue
+from etcdfix.model.storagekey import NO_OBJECTS
 from etcdfix.text.safetext import safe_text
-from etcdfix.verdicts.deletability import FAILED, KMS_DOUBTS
 
 MOST_ASKED: Final = 1000
 """So many objects are asked for; ``rescue`` asks for all of them in any case."""

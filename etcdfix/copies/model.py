@@ -7,11 +7,19 @@ from typing import Final, Self
 
 import msgspec
 
-from etcdfix.model import ClusterIdentity, Confidence, GroupResource, Outcome, Repair, StoredValue, digest_of
-from etcdfix.storagekey import StorageCodec, StorageLayout, display
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.protected import protected_reason
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.examine.verdicts.protected import protected_reason
+from etcdfix.model.model import (
+    ClusterIdentity,
+    Confidence,
+    GroupResource,
+    Outcome,
+    Repair,
+    StoredValue,
+    digest_of,
+)
+from etcdfix.model.storagekey import StorageCodec, StorageLayout, display
 
 
 class Place(StrEnum):

@@ -19,16 +19,17 @@ import msgspec
 
 from etcdfix.copies.finder import LookedInto
 from etcdfix.copies.model import Copy, Place, Sameness, Wanted, Way, examined_copy
+from etcdfix.copies.rescued import INDEX_NAME, MAX_OBJECT_BYTES, read_index
 from etcdfix.decoding.kubeobject import KubeObject, ObjectReader
-from etcdfix.errors import ConfigurationError, JSONMalformed, why
-from etcdfix.examine import Examiner
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.golang.errors import JSONMalformed
 from etcdfix.golang.gojsontext import encode_json, parse_exactly
 from etcdfix.inputs.inputfile import read_input
-from etcdfix.model import ClusterIdentity, Outcome, StoredValue, digest_of
-from etcdfix.rescued import INDEX_NAME, MAX_OBJECT_BYTES, read_index
-from etcdfix.storagekey import StorageCodec, display
+from etcdfix.model.errors import ConfigurationError, why
+from etcdfix.model.model import ClusterIdentity, Outcome, StoredValue, digest_of
+from etcdfix.model.storagekey import StorageCodec, display
 from etcdfix.text.safetext import safe_text
-from etcdfix.verdicts.examination import Examination
 
 _STORED: Final = frozenset({StorageCodec.BUILTIN, StorageCodec.JSON_BUILTIN, StorageCodec.CUSTOM_RESOURCE})
 _SHORT: Final = 80

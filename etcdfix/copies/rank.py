@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.copies.model import THE_VALUE, Copy, Freshness, Life, Place, Sameness, Wanted
-from etcdfix.model import Confidence
+from etcdfix.model.model import Confidence
 
 _TWO_UIDS: Final = "two uids stand in this generation of the key, and an API server never changes one"
 _PLACES: Final = [*Place]

@@ -10,12 +10,12 @@ import msgspec
 
 from etcdfix.copies.finder import LookedInto
 from etcdfix.copies.model import Copy, Life, Place, Wanted, examined_copy
-from etcdfix.errors import SourceError
-from etcdfix.examine import Examiner
-from etcdfix.model import Outcome, ReadableRevision, StoredValue
-from etcdfix.readable_revision import Keeps, kept_of_history, reads
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.readable_revision import Keeps, kept_of_history, reads
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import Outcome, ReadableRevision, StoredValue
 from etcdfix.sources.base import Source
-from etcdfix.verdicts.examination import Examination
 
 MOST_EACH: Final = 5
 """So many of the newest values of a key are yielded,"""

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from etcdfix.copies.model import Sameness
-from etcdfix.examine import Examiner
-from etcdfix.examine_all import Progress
-from etcdfix.model import Outcome, StoredValue
+from etcdfix.examine.all import Progress
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.model.model import Outcome, StoredValue
+from etcdfix.model.storagekey import display
 from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource
-from etcdfix.storagekey import display
-from etcdfix.verdicts.examination import Examination
 
 _KUBE_SYSTEM: Final = b"namespaces/kube-system"
 _LEAST_AGREEING: Final = 3

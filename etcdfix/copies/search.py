@@ -21,11 +21,11 @@ from etcdfix.copies.object import ObjectFile
 from etcdfix.copies.rank import ranked
 from etcdfix.copies.revisions import Revisions
 from etcdfix.copies.snapshots import Snapshots
-from etcdfix.errors import SourceError
-from etcdfix.examine import Examiner
-from etcdfix.examine_all import Progress, no_progress
-from etcdfix.model import ClusterIdentity
-from etcdfix.readable_revision import Keeps
+from etcdfix.examine.all import Progress, no_progress
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.readable_revision import Keeps
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import ClusterIdentity
 from etcdfix.sources.base import Source
 
 

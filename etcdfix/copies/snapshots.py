@@ -7,14 +7,14 @@ from pathlib import Path
 
 import msgspec
 
-from etcdfix.closing import Closing
 from etcdfix.copies.finder import LookedInto
 from etcdfix.copies.model import Copy, Place, Sameness, Wanted, examined_copy
 from etcdfix.copies.same_history import history_of
-from etcdfix.errors import SourceError
-from etcdfix.examine import Examiner
-from etcdfix.examine_all import Progress, no_progress
-from etcdfix.model import ClusterIdentity, StoredValue
+from etcdfix.examine.all import Progress, no_progress
+from etcdfix.examine.one import Examiner
+from etcdfix.model.closing import Closing
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import ClusterIdentity, StoredValue
 from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.text.safetext import safe_text

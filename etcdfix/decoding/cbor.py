@@ -22,8 +22,8 @@ from typing import Any, Final
 
 import cbor2
 
+from etcdfix.decoding.errors import CBORMalformed
 from etcdfix.decoding.recognise import CBOR_TAG
-from etcdfix.errors import CBORMalformed
 
 MAX_DEPTH: Final = 10_000
 MAX_MAP_PAIRS: Final = 2_097_152

@@ -19,13 +19,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from google.protobuf.message import DecodeError as UpbDecodeError
 
+from etcdfix.decoding.errors import ConversionFailed
 from etcdfix.decoding.protobuf.strict import Node, Step, render_path
 from etcdfix.decoding.quantity import parse_int64, quantity_error
 from etcdfix.decoding.schema import Field, MessageType, Schema
-from etcdfix.errors import ConversionFailed
 from etcdfix.golang.gojson import check_json
 from etcdfix.golang.goquote import withheld
-from etcdfix.model import GroupVersionKind, Inconsistency
+from etcdfix.model.model import GroupVersionKind, Inconsistency
 from etcdfix.wire.descriptors import ZERO_OR_ONE, MessageClasses, WireField
 from etcdfix.wire.varint import read_varint
 

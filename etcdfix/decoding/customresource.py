@@ -20,12 +20,13 @@ import msgspec
 
 from etcdfix.decoding import cbor
 from etcdfix.decoding.consistency import MAX_INCONSISTENCIES, utf8_fault
+from etcdfix.decoding.errors import CBORMalformed, KindUnknown
 from etcdfix.decoding.recognise import CBOR_TAG
-from etcdfix.errors import CBORMalformed, JSONMalformed, KindUnknown
 from etcdfix.golang import gojson
+from etcdfix.golang.errors import JSONMalformed
 from etcdfix.golang.gojson import Token
 from etcdfix.golang.goquote import go_quote, withheld
-from etcdfix.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
+from etcdfix.model.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
 
 _IDENTITY: Final = ("name", "namespace", "uid")
 _PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")

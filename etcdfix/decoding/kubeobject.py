@@ -17,6 +17,7 @@ import msgspec
 
 from etcdfix.decoding import cbor
 from etcdfix.decoding.customresource import CustomResourceInfo
+from etcdfix.decoding.errors import KindUnknown
 from etcdfix.decoding.protobuf.envelope import parse_envelope
 from etcdfix.decoding.protobuf.strict import Node, StrictDecoder
 from etcdfix.decoding.recognise import CBOR_TAG, is_json
@@ -26,11 +27,11 @@ from etcdfix.decoding.render.salvage import is_protobuf, salvage_envelope, salva
 from etcdfix.decoding.render.typed import Renderer
 from etcdfix.decoding.schema import kind_rows
 from etcdfix.decoding.storagecodecs import Decoder
-from etcdfix.errors import DecodeError, KindUnknown
 from etcdfix.golang import gobase64, gojson, goyaml
 from etcdfix.golang.gojsontext import encode_json, parse_exactly
-from etcdfix.model import DecodedObject, Inconsistency
-from etcdfix.storagekey import display
+from etcdfix.model.errors import DecodeError
+from etcdfix.model.model import DecodedObject, Inconsistency
+from etcdfix.model.storagekey import display
 
 _BASE64: Final = "base64+"
 
@@ -55,7 +56,7 @@ class KubeObject(msgspec.Struct, frozen=True):
     Attributes:
         value: Plain values (dict, list, str, int, float, bool, None). Fields of built-ins stand in the order in
             which the API server writes them, others as stored.
-        encoding: How it is stored, as in :class:`~etcdfix.model.DecodedObject`.
+        encoding: How it is stored, as in :class:`~etcdfix.model.model.DecodedObject`.
         empty: The API server serves an empty object, since the value does not say what it is; ``value`` is what
             is stored, apiVersion and kind may be missing.
         partial: Something is missing from ``value`` because of the damage.

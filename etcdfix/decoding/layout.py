@@ -11,7 +11,7 @@ from typing import Final
 
 from etcdfix.decoding.recognise import PROTOBUF_MAGIC
 from etcdfix.golang.goquote import withheld
-from etcdfix.model import Part
+from etcdfix.model.model import Part
 from etcdfix.wire.varint import read_varint
 
 _CBOR_TAG: Final = b"\xd9\xd9\xf7"

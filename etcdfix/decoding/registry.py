@@ -15,10 +15,10 @@ from functools import cache
 
 import msgspec
 
+from etcdfix.decoding.errors import KindUnknown
 from etcdfix.decoding.schema import clamp_minor, kind_rows, known_minors
-from etcdfix.errors import KindUnknown
 from etcdfix.golang.goquote import go_quote
-from etcdfix.model import GroupVersionKind
+from etcdfix.model.model import GroupVersionKind
 
 INTERNAL_VERSION = "__internal"
 

@@ -26,6 +26,7 @@ import msgspec
 
 from etcdfix.decoding import cbor
 from etcdfix.decoding.customresource import CustomResourceDecoder, CustomResourceInfo, crd_info
+from etcdfix.decoding.errors import KindUnknown, ProtobufMalformed
 from etcdfix.decoding.kubejson.codec import JSONDecoder
 from etcdfix.decoding.protobuf.codec import ProtobufDecoder
 from etcdfix.decoding.protobuf.envelope import is_well_formed, parse_envelope
@@ -34,11 +35,12 @@ from etcdfix.decoding.recognise import CBOR_TAG, PROTOBUF_MAGIC, is_json
 from etcdfix.decoding.registry import Registry, SchemeName
 from etcdfix.decoding.render.typed import Renderer
 from etcdfix.decoding.schema import Schema, load_schema
-from etcdfix.errors import DecodeError, KindUnknown, ProtobufMalformed, UnknownEncoding
 from etcdfix.golang import gobase64, gojson, goyaml
+from etcdfix.golang.errors import UnknownEncoding
 from etcdfix.golang.goquote import withheld
-from etcdfix.model import DecodedObject, Evidence, GroupVersionKind
-from etcdfix.storagekey import display
+from etcdfix.model.errors import DecodeError
+from etcdfix.model.model import DecodedObject, Evidence, GroupVersionKind
+from etcdfix.model.storagekey import display
 
 _SCHEMES: Final = {
     "apiextensions.k8s.io": SchemeName.APIEXTENSIONS,
@@ -67,7 +69,7 @@ class _Serializers(NamedTuple):
 class Decoder:
     """Decodes stored values (already decrypted) as the API server would; what the pipeline calls.
 
-    All methods are pure: they take bytes, and return or raise :class:`~etcdfix.errors.DecodeError`.
+    All methods are pure: they take bytes, and return or raise :class:`~etcdfix.model.errors.DecodeError`.
     """
 
     def __init__(self, kubernetes_minor: int | None = None) -> None:

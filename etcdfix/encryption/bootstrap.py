@@ -32,11 +32,12 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from etcdfix.encryption.keyring import Withheld
-from etcdfix.errors import ConfigurationError, UnknownEncoding, why
 from etcdfix.golang import gobase64
+from etcdfix.golang.errors import UnknownEncoding
 from etcdfix.golang.goquote import go_quote
 from etcdfix.inputs.inputfile import STANDARD_INPUT, read_secret
-from etcdfix.model import digest_of
+from etcdfix.model.errors import ConfigurationError, why
+from etcdfix.model.model import digest_of
 
 BOOTSTRAP_PREFIX: Final = b"/bootstrap/"
 """Under it are the keys of k3s and RKE2, whatever the storage prefix of the API servers is."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from etcdfix.model import Attempt
+from etcdfix.model.model import Attempt
 
 TOO_SHORT_ERROR = "the stored data was shorter than the required size"
 

@@ -28,12 +28,12 @@ from etcdfix.encryption.config_rules import (
     socket_path,
 )
 from etcdfix.encryption.keyring import KeyMaterial, is_key_text, shown
-from etcdfix.errors import ConfigurationError
 from etcdfix.golang.goquote import go_quote, withheld
 from etcdfix.golang.gotime import parse_duration
 from etcdfix.golang.goyaml import line_of
 from etcdfix.inputs.inputfile import Check, any_status, read_input
-from etcdfix.model import digest_of
+from etcdfix.model.errors import ConfigurationError
+from etcdfix.model.model import digest_of
 
 MAX_FILE_BYTES = 4 << 20
 """An EncryptionConfiguration is a few kilobytes."""

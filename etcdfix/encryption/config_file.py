@@ -15,8 +15,8 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from etcdfix.encryption.keyring import shown
-from etcdfix.errors import JSONMalformed
 from etcdfix.golang.document import read_document
+from etcdfix.golang.errors import JSONMalformed
 
 _KINDS = (("apiserver.config.k8s.io/v1", "EncryptionConfiguration"), ("v1", "EncryptionConfig"))
 _KIND_HINT = "Pass the file of the API server's flag --encryption-provider-config."

@@ -32,7 +32,7 @@ from etcdfix.encryption.envelope import transformer_name
 from etcdfix.encryption.keyring import fingerprint, may_hold_key, shown
 from etcdfix.golang.goquote import withheld
 from etcdfix.golang.goyaml import line_of
-from etcdfix.model import GroupResource
+from etcdfix.model.model import GroupResource
 
 
 class LintLevel(StrEnum):

@@ -35,8 +35,8 @@ from etcdfix.encryption.config_rules import EVERYTHING, narrowest_first, parse_g
 from etcdfix.encryption.config_text import configuration_file
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.encryption.keyring import shown
-from etcdfix.errors import ConfigurationError
-from etcdfix.model import GroupResource
+from etcdfix.model.errors import ConfigurationError
+from etcdfix.model.model import GroupResource
 
 MADE_BY: Final = "merge"
 _IDENTITY: Final = IdentityProvider()

@@ -13,10 +13,10 @@ from urllib.parse import unquote_to_bytes
 
 from etcdfix.encryption.config_file import KMS, Key, Path, Problem, Provider, Rule
 from etcdfix.encryption.keyring import shown
-from etcdfix.errors import UnknownEncoding
 from etcdfix.golang import gobase64
+from etcdfix.golang.errors import UnknownEncoding
 from etcdfix.golang.gotime import parse_duration
-from etcdfix.model import GroupResource
+from etcdfix.model.model import GroupResource
 
 EVERYTHING = GroupResource("*", "*")
 DEFAULT_API_VERSION = "v1"

@@ -12,7 +12,7 @@ from enum import StrEnum
 from etcdfix.encryption.config import ProviderType
 from etcdfix.encryption.providers import cipher_of
 from etcdfix.encryption.transformer import ResourceTransformers
-from etcdfix.model import Plaintext
+from etcdfix.model.model import Plaintext
 
 
 class SealRefusal(StrEnum):

@@ -22,7 +22,7 @@ from functools import cache
 from typing import NamedTuple
 
 from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, KNOWN_PROVIDERS
-from etcdfix.model import Look
+from etcdfix.model.model import Look
 
 WRONG_BITS_ALLOWED = 8
 LEAST_ODDS_BITS = 60

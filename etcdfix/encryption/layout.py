@@ -19,7 +19,7 @@ from etcdfix.encryption.kms.envelopes import (
 )
 from etcdfix.encryption.kms.transformer import INFO_SIZE
 from etcdfix.encryption.providers import aescbc, aesgcm, secretbox
-from etcdfix.model import Part, key_id_digest
+from etcdfix.model.model import Part, key_id_digest
 
 _LONGEST_NAME: Final = 253
 _FEW_ZEROES: Final = 8

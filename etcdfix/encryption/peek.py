@@ -22,7 +22,7 @@ from etcdfix.encryption.known_starts import LEAST_ODDS_BITS, LookInto, Recognise
 from etcdfix.encryption.providers.aesgcm import NONCE_SIZE
 from etcdfix.encryption.transformer import KMSReader, ResourceTransformers, Transformers
 from etcdfix.encryption.undo import Fixed, Search, kms_candidates
-from etcdfix.model import Attempt, Found, GroupResource, Look, Peek, PeekState
+from etcdfix.model.model import Attempt, Found, GroupResource, Look, Peek, PeekState
 
 _EQUAL_BYTES: Final = re.compile(rb"(.)\1{15}", re.DOTALL)
 

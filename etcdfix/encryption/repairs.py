@@ -34,7 +34,7 @@ from etcdfix.encryption.providers.aescbc import BLOCK_SIZE, AESCBCCipher, withou
 from etcdfix.encryption.providers.aesgcm import AESGCMCipher
 from etcdfix.encryption.transformer import ConfiguredKey, KMSReader, ResourceTransformers
 from etcdfix.encryption.undo import parsed, recalled
-from etcdfix.model import Attempt, RepairKind
+from etcdfix.model.model import Attempt, RepairKind
 
 MOST_PREFIX_BITS: Final = 3
 """So many flipped bits of a prefix are put back: a name that is another one differs in more, or is known as such."""

@@ -19,7 +19,7 @@ from etcdfix.encryption.config import ProviderType
 from etcdfix.encryption.known_starts import NOISE_SIZE, START_SIZE_CBC, LookInto, RecognisedStart, Structures
 from etcdfix.encryption.peek import surest
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.model import Attempt, GroupResource, Look, Peek, PeekState
+from etcdfix.model.model import Attempt, GroupResource, Look, Peek, PeekState
 
 # No name goes on here: what comes before the next colon is no UTF-8.
 _NO_NAME: Final = re.compile(

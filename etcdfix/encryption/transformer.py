@@ -26,12 +26,13 @@ from etcdfix.encryption.config import (
 )
 from etcdfix.encryption.config_rules import narrowest_first, parse_group_resource, rule_name
 from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, transformer_name
+from etcdfix.encryption.errors import TransformError
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.kms.envelopes import KMSPlugin
 from etcdfix.encryption.kms.transformer import KMSv1Transformer, KMSv2Transformer
 from etcdfix.encryption.providers import cipher_of
-from etcdfix.errors import TransformError, aggregate
-from etcdfix.model import Attempt, FailureReason, GroupResource, KeyOfRule, Plaintext, TransformFailure
+from etcdfix.model.errors import aggregate
+from etcdfix.model.model import Attempt, FailureReason, GroupResource, KeyOfRule, Plaintext, TransformFailure
 
 IDENTITY = "identity"
 _REFUSED_ERROR = "identity transformer tried to read encrypted data"

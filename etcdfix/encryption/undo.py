@@ -24,7 +24,7 @@ from etcdfix.encryption.known_starts import LEAST_VISIBLE, LookInto, RecognisedS
 from etcdfix.encryption.providers.aescbc import AESCBCCipher
 from etcdfix.encryption.providers.aesgcm import AESGCMCipher
 from etcdfix.encryption.transformer import KMSReader
-from etcdfix.model import Attempt, Found, Look, Undone
+from etcdfix.model.model import Attempt, Found, Look, Undone
 
 _CR_LF, _LF = b"\r\n", b"\n"
 # Of what opened with its tag: no forger has better odds.

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from etcdfix.errors import JSONMalformed
 from etcdfix.golang import gojson, goyaml
+from etcdfix.golang.errors import JSONMalformed
 from etcdfix.golang.goyaml import Field
 
 _MAX_REPEATED = 100

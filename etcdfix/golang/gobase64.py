@@ -13,7 +13,7 @@ from __future__ import annotations
 import binascii
 import re
 
-from etcdfix.errors import UnknownEncoding
+from etcdfix.golang.errors import UnknownEncoding
 
 _NOT_ALPHABET = re.compile(rb"[^A-Za-z0-9+/\r\n]")
 _LINE_BREAKS = b"\r\n"

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from etcdfix.errors import JSONMalformed
+from etcdfix.golang.errors import JSONMalformed
 from etcdfix.golang.goquote import quote_byte, withheld
 
 MAX_DEPTH: Final = 10_000

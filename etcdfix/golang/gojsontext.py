@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any, Final, Self, TypeAlias
 
-from etcdfix.errors import JSONMalformed
 from etcdfix.golang import gojson
+from etcdfix.golang.errors import JSONMalformed
 
 _ESCAPED = re.compile('["\\\\<>&\x00-\x1f\u2028\u2029\ud800-\udfff]')
 _SHORT: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}

@@ -23,11 +23,12 @@ from yaml import events
 from yaml.reader import ReaderError
 from yaml.scanner import ScannerError
 
-from etcdfix.errors import DecodeError, JSONMalformed
 from etcdfix.golang import gobase64
+from etcdfix.golang.errors import JSONMalformed
 from etcdfix.golang.gojson import INT64_MAX, INT64_MIN
 from etcdfix.golang.gojsontext import encode_json, number_text
 from etcdfix.golang.goquote import withheld
+from etcdfix.model.errors import DecodeError
 
 MAX_DEPTH: Final = 10_000
 """``max_flow_level`` and ``max_indents`` of go-yaml's scanner."""

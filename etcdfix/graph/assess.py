@@ -7,7 +7,9 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.examine import Examiner
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.readable_revision import Kept, kept_of_history, newest_kept, readable_of, reads
+from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.graph.collector import collect
 from etcdfix.graph.contents import ContentReader
 from etcdfix.graph.fields import at, items, mapping, text
@@ -24,11 +26,9 @@ from etcdfix.graph.recreation import marks_of
 from etcdfix.graph.references import owners_of
 from etcdfix.graph.users import secret_state, users_of
 from etcdfix.graph.uses import ANY
-from etcdfix.model import Confidence, StoredValue
-from etcdfix.readable_revision import Kept, kept_of_history, newest_kept, readable_of, reads
+from etcdfix.model.model import Confidence, StoredValue
+from etcdfix.model.storagekey import display
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import display
-from etcdfix.verdicts.examination import Examination
 
 _PODS: Final = "pods"
 _WORST_FIRST: Final = {risk: -place for place, risk in enumerate(Risk)}

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from etcdfix.examine import Examiner
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.graph.contents import ContentReader, GraphExtraction, ObjectExtract, setup_of
 from etcdfix.graph.index import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, ImpactIndex
 from etcdfix.graph.kinds import Served, served_version
@@ -29,10 +30,9 @@ from etcdfix.graph.tables import (
     encoded,
 )
 from etcdfix.graph.uses import Reference
-from etcdfix.model import Outcome, ServerBehaviour
+from etcdfix.model.model import Outcome, ServerBehaviour
+from etcdfix.model.storagekey import API_SERVICE_PATH, CRD_PATH, ResourcePrefix, StorageCodec, display
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import API_SERVICE_PATH, CRD_PATH, ResourcePrefix, StorageCodec, display
-from etcdfix.verdicts.examination import Examination
 
 _SERVED_FLAGS: Final = {Served.YES: 0, Served.NO: NOT_SERVED, Served.PERHAPS: PERHAPS_SERVED}
 _LOST: Final = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE})

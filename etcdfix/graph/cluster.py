@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from etcdfix.errors import EndedEarly
-from etcdfix.examine import Examiner, Reading
-from etcdfix.examine_all import Progress, View, examine_all, no_progress
-from etcdfix.examine_jobs import Extracted, Helpers, Jobs
+from etcdfix.examine.all import Progress, View, examine_all, no_progress
+from etcdfix.examine.jobs import Extracted, Helpers, Jobs
+from etcdfix.examine.one import Examiner, Reading
+from etcdfix.examine.verdicts.deletability import IDENTITY
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.examine.verdicts.key_loss import THE_KEY, KeyCounter
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.contents import GRAPH_EXTRACTION, ObjectExtract
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.tables import UNDETERMINED
-from etcdfix.interruptions import whole_calls
+from etcdfix.model.errors import EndedEarly
+from etcdfix.model.interruptions import whole_calls
+from etcdfix.model.storagekey import likely_prefixes
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import likely_prefixes
 from etcdfix.text.words import counted
-from etcdfix.verdicts.deletability import IDENTITY
-from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.key_loss import THE_KEY, KeyCounter
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins

@@ -32,7 +32,7 @@ from etcdfix.graph.kinds import Served, crd_path
 from etcdfix.graph.model import Action, Collection, Decision, OwnerState, Propagation
 from etcdfix.graph.owners import Fate, Verdict, holds_on, judge
 from etcdfix.graph.tables import FOREGROUND, ORPHANS, TERMINATING
-from etcdfix.storagekey import CRD_PATH, display
+from etcdfix.model.storagekey import CRD_PATH, display
 
 _CRD_UNREADABLE: Final = (
     "as soon as the CRD of its owner is served: it cannot be read, but a running API server may still hold it"

@@ -1,6 +1,6 @@
 """From an examined value to what it says of other objects: decrypted once more, read, and forgotten.
 
-An :class:`~etcdfix.verdicts.examination.Examination` never holds plaintext, so a value that is looked into is opened
+An :class:`Examination` never holds plaintext, so a value that is looked into is opened
 a second time. That is cheap beside the rest: the keys are at hand.
 """
 
@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from etcdfix.decoding.kubeobject import ObjectReader
-from etcdfix.errors import DecodeError
-from etcdfix.examine import Examiner
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.graph.classes import snapshot_templates, storage_templates
 from etcdfix.graph.fields import Plain, Pod, ProtobufExtractor, Replica, at, items, mapping, parse_json, text
 from etcdfix.graph.heuristic_references import heuristic_references
@@ -37,10 +37,10 @@ from etcdfix.graph.references import (
 from etcdfix.graph.tables import FINISHED, READY
 from etcdfix.graph.uses import GROUP_SNAPSHOT_GROUP, SNAPSHOT_GROUP, Reference, Use
 from etcdfix.graph.webhooks import Webhook, labels_of, ready_service, service_of, webhooks_of
-from etcdfix.model import DecodedObject, GroupVersionKind, Outcome
+from etcdfix.model.errors import DecodeError
+from etcdfix.model.model import DecodedObject, GroupVersionKind, Outcome
+from etcdfix.model.storagekey import ResourcePrefix, StorageCodec
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import ResourcePrefix, StorageCodec
-from etcdfix.verdicts.examination import Examination
 
 SKIP_PROTECTION: Final = "secret.kubernetes.io/skip-secret-protection"
 """KEP-2639's annotation; ``yes`` opts a Secret out of protection."""

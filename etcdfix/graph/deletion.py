@@ -12,7 +12,7 @@ from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.kinds import crd_path
 from etcdfix.graph.model import Action, Collection, DeletionForecast, DeletionResult, Propagation
 from etcdfix.graph.tables import FOREGROUND, OPAQUE, ORPHANS, TERMINATING
-from etcdfix.storagekey import CRD_PATH
+from etcdfix.model.storagekey import CRD_PATH
 from etcdfix.text.words import counted
 
 _NAMESPACES: Final = ("", "namespaces")

@@ -17,8 +17,8 @@ import msgspec
 from google.protobuf.message import DecodeError as UpbDecodeError
 
 from etcdfix.decoding.schema import SCALAR_TYPES, Field, Schema
-from etcdfix.errors import DecodeError
 from etcdfix.golang import gojson
+from etcdfix.model.errors import DecodeError
 from etcdfix.wire.descriptors import MessageClasses, WireField
 
 Mask: TypeAlias = "dict[str, Mask]"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from etcdfix.examine.verdicts.protected import protected_reason
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.kinds import crd_path
 from etcdfix.graph.model import (
@@ -24,10 +25,9 @@ from etcdfix.graph.model import (
 )
 from etcdfix.graph.users import PROTECTION_FINALIZERS
 from etcdfix.graph.uses import SECRETS, SNAPSHOT_GROUP, Role
-from etcdfix.model import Confidence, GroupResource
-from etcdfix.storagekey import StorageCodec
+from etcdfix.model.model import Confidence, GroupResource
+from etcdfix.model.storagekey import StorageCodec
 from etcdfix.text.words import counted
-from etcdfix.verdicts.protected import protected_reason
 
 _MANY: Final = 100
 

@@ -29,7 +29,7 @@ from etcdfix.graph.tables import (
     encoded,
 )
 from etcdfix.graph.uses import Role, Use, unscoped_keys
-from etcdfix.storagekey import ResourcePrefix, StorageCodec, StorageLayout, display
+from etcdfix.model.storagekey import ResourcePrefix, StorageCodec, StorageLayout, display
 from etcdfix.text.safetext import BOOTSTRAP, key_base64
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ import msgspec
 
 from etcdfix.decoding.customresource import CustomResourceInfo
 from etcdfix.decoding.schema import kind_rows, known_minors
-from etcdfix.storagekey import ResourcePrefix, builtin_directories, custom_directory
+from etcdfix.model.storagekey import ResourcePrefix, builtin_directories, custom_directory
 
 # Kinds that moved to another group: references written before the move still count.
 _MOVED = {

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from etcdfix.graph.uses import Role
-from etcdfix.model import Confidence, ReadableRevision
+from etcdfix.model.model import Confidence, ReadableRevision
 
 BY_HAND: Final = "by hand"
 """The maker of what nobody is known to make again."""

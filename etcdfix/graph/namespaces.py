@@ -37,7 +37,7 @@ from etcdfix.graph.owners import OF_THE_COLLECTOR
 from etcdfix.graph.tables import FINISHED, FOREGROUND, OPAQUE, READY, encoded
 from etcdfix.graph.uses import Role
 from etcdfix.graph.webhooks import service_problem, webhook_holds
-from etcdfix.storagekey import ResourcePrefix, StorageLayout, builtin_directories
+from etcdfix.model.storagekey import ResourcePrefix, StorageLayout, builtin_directories
 
 _PODS: Final = "pods"
 _API_SERVICES: Final = "apiregistration.k8s.io/apiservices"

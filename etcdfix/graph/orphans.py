@@ -10,8 +10,8 @@ import msgspec
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import OrphanGroup, OrphanReason, OwnerState
 from etcdfix.graph.owners import judge
-from etcdfix.model import Confidence
-from etcdfix.storagekey import StorageCodec, display
+from etcdfix.model.model import Confidence
+from etcdfix.model.storagekey import StorageCodec, display
 
 _MOST_EXAMPLES: Final = 5
 

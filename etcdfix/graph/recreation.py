@@ -14,14 +14,14 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
+from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.graph.fields import Plain, at, mapping
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import BY_HAND, Assessment, ObjectRef, OwnerReference
 from etcdfix.graph.users import by_role
 from etcdfix.graph.uses import SECRETS, Role
-from etcdfix.model import Confidence, Outcome
+from etcdfix.model.model import Confidence, Outcome
 from etcdfix.text.safetext import safe_text
-from etcdfix.verdicts.examination import Examination
 
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 

@@ -40,7 +40,7 @@ from etcdfix.graph.uses import (
     RuleTree,
     Use,
 )
-from etcdfix.storagekey import builtin_directories, custom_directory
+from etcdfix.model.storagekey import builtin_directories, custom_directory
 
 # Replicas of a StatefulSet whose claims are named one by one.
 _MOST_ORDINALS: Final = 1000

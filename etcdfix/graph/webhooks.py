@@ -19,7 +19,7 @@ from etcdfix.graph.fields import Plain, at, items, mapping, text
 from etcdfix.graph.index import ImpactIndex, NamespaceDetails
 from etcdfix.graph.model import ObjectRef, WebhookHold
 from etcdfix.graph.tables import OTHER_VERSION, encoded
-from etcdfix.storagekey import CRD_PATH, ResourcePrefix
+from etcdfix.model.storagekey import CRD_PATH, ResourcePrefix
 
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 _SLICE_OF: Final = "kubernetes.io/service-name"

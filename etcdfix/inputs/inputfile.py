@@ -19,7 +19,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from etcdfix.temporary import temporary_directory, temporary_file
+from etcdfix.inputs.temporary import temporary_directory, temporary_file
 from etcdfix.text.safetext import quote_command
 
 STANDARD_INPUT: Final = Path("-")

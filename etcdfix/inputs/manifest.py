@@ -12,11 +12,12 @@ from typing import Any, Final
 
 import msgspec
 
-from etcdfix.errors import ConfigurationError, JSONMalformed
 from etcdfix.golang.document import read_document
+from etcdfix.golang.errors import JSONMalformed
 from etcdfix.inputs.inputfile import MAX_SETTINGS_BYTES, read_input
 from etcdfix.inputs.overrides import Overrides, parse_overrides
 from etcdfix.inputs.startcommand import ETCD_SERVERS, etcd_flags, names_apiserver
+from etcdfix.model.errors import ConfigurationError
 from etcdfix.text.safetext import safe_text
 
 _Mounts = list[tuple[PurePosixPath, PurePosixPath]]

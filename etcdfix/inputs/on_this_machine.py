@@ -18,9 +18,10 @@ from typing import Any, Final
 
 import msgspec
 
-from etcdfix.errors import ConfigurationError, JSONMalformed, why
 from etcdfix.golang.document import read_document
+from etcdfix.golang.errors import JSONMalformed
 from etcdfix.inputs.inputfile import MAX_SETTINGS_BYTES, read_input
+from etcdfix.model.errors import ConfigurationError, why
 
 _STATIC_RESOURCES: Final = "etc/kubernetes/static-pod-resources"
 _NAME_THE_DATA: Final = "name the data: --endpoints and certificates, or --snapshot"

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, Self
 
-from etcdfix.errors import ConfigurationError
+from etcdfix.model.errors import ConfigurationError
 
 STANDARD_OUTPUT: Final = Path("-")
 _OWNER_ONLY: Final = 0o600

@@ -40,7 +40,7 @@ BACKUP_TAIL: Final = re.compile(rb',\n"document_sha256":"(sha256:[0-9a-f]{64})"\
 RESCUE_INDEX_NAME: Final = "index.jsonl"
 """What the index of objects saved from API servers is called."""
 
-RESCUE_FAMILY: Final = b'{"format":"etcdfix.rescued/'
+RESCUE_FAMILY: Final = b'{"format":"etcdfix.copies.rescued/'
 """How a line of it begins."""
 
 RESCUED_NAME: Final = re.compile(r"[0-9a-f]{16}-\d{1,20}-[0-9a-f]{16}\.json", re.ASCII)

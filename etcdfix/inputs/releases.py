@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from etcdfix.errors import ConfigurationError
+from etcdfix.model.errors import ConfigurationError
 
 FIRST_MINOR: Final = 17
 LAST_MINOR: Final = 37

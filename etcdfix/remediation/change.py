@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import msgspec
 
 from etcdfix.copies.model import THE_VALUE, Copy, Place, Wanted, Way
-from etcdfix.errors import EtcdfixError, RefusedByRule
-from etcdfix.model import Repair, RepairKind, digest_of
+from etcdfix.model.errors import EtcdfixError, RefusedByRule
+from etcdfix.model.model import Repair, RepairKind, digest_of
+from etcdfix.model.rules import Rule, refuse
+from etcdfix.model.storagekey import display
 from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.checks import cached_reads, key, memory, release, sealing, servers, undo, value
 from etcdfix.remediation.checks import copy as copies
@@ -29,8 +31,6 @@ from etcdfix.remediation.intent import write_of
 from etcdfix.remediation.members import read_lease
 from etcdfix.remediation.places import RecordPaths, place_warnings
 from etcdfix.remediation.writer import probe_connection
-from etcdfix.rules import Rule, refuse
-from etcdfix.storagekey import display
 from etcdfix.text.commands import Command, RunOptions, with_options
 
 if TYPE_CHECKING:
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
     from etcdfix.apiserver.servers import APIAccess
     from etcdfix.encryption.encrypt import Sealed
+    from etcdfix.examine.verdicts.examination import Examination
     from etcdfix.remediation.audit.log import AuditLog
     from etcdfix.remediation.checks.plan import Expectation
     from etcdfix.remediation.checks.undo import Standing
     from etcdfix.remediation.commit import Sender
     from etcdfix.remediation.memory.held import Held
     from etcdfix.remediation.present import Present
-    from etcdfix.verdicts.examination import Examination
 
 
 class Confirmer(Protocol):

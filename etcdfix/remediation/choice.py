@@ -20,9 +20,11 @@ from etcdfix.copies.model import Copy, Place, Sameness, Wanted, examined_copy
 from etcdfix.copies.object import ObjectFile
 from etcdfix.copies.rank import alike, ranked
 from etcdfix.copies.search import Places, copies_of, open_finders, problems_of
-from etcdfix.errors import RefusedByRule
-from etcdfix.examine import Examiner
-from etcdfix.model import Confidence, Outcome
+from etcdfix.examine.one import Examiner
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.model.model import Confidence, Outcome
+from etcdfix.model.rules import MEANINGS, Rule, refuse, unless_accepted
+from etcdfix.model.storagekey import display
 from etcdfix.remediation.backup.file import read_backup
 from etcdfix.remediation.backup.folder import UNKNOWN_TO_THE_LOG, with_records
 from etcdfix.remediation.change import Change, ChangeRequest, Chosen
@@ -31,8 +33,6 @@ from etcdfix.remediation.cluster import Cluster
 from etcdfix.remediation.offers import Offer, best_of, offers
 from etcdfix.remediation.present import Present
 from etcdfix.remediation.uids import life_at
-from etcdfix.rules import MEANINGS, Rule, refuse, unless_accepted
-from etcdfix.storagekey import display
 from etcdfix.text.commands import RunOptions, explain
 
 _OUTSIDE: Final = frozenset({Place.SNAPSHOT, Place.LOG, Place.OBJECT})

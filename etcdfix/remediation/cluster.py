@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from etcdfix.apiserver.servers import ServerAnswers
-from etcdfix.errors import RefusedByRule, SourceUnreachable
-from etcdfix.examine import Examiner
-from etcdfix.model import ClusterIdentity, Outcome, StoredValue
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.verdicts.damage import PEEK_CHECKS
+from etcdfix.examine.verdicts.examination import Examination, KeyName
+from etcdfix.examine.verdicts.key_loss import KeyCounts
+from etcdfix.examine.verdicts.plaintext import bits_off
+from etcdfix.model.errors import RefusedByRule, SourceUnreachable
+from etcdfix.model.model import ClusterIdentity, Outcome, StoredValue
+from etcdfix.model.rules import Rule, refuse, unless_accepted
+from etcdfix.model.storagekey import display
 from etcdfix.remediation.audit.grounds import Grounds, RecordedAnswer
 from etcdfix.remediation.datastore import Datastore, EtcdNow, KineNow
 from etcdfix.remediation.identify import identify
-from etcdfix.rules import Rule, refuse, unless_accepted
 from etcdfix.sources.base import Source
 from etcdfix.sources.connection import EtcdConnection, transport_warnings
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.kine import KineSource
 from etcdfix.sources.live import LiveSource
-from etcdfix.storagekey import display
-from etcdfix.verdicts.damage import PEEK_CHECKS
-from etcdfix.verdicts.examination import Examination, KeyName
-from etcdfix.verdicts.key_loss import KeyCounts
-from etcdfix.verdicts.plaintext import bits_off
 
 if TYPE_CHECKING:
     from etcdfix.remediation.surroundings import Surroundings

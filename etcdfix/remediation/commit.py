@@ -22,18 +22,12 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from etcdfix.errors import (
-    EtcdfixError,
-    NotDurable,
-    RefusedByRule,
-    SourceError,
-    TransactionAnomaly,
-    TransactionNotSent,
-    TransactionRefused,
-    TransactionUnanswered,
-)
-from etcdfix.interruptions import signals_held
-from etcdfix.model import Confidence, Outcome, ServerBehaviour, StoredValue
+from etcdfix.examine.verdicts.judge import Verdict
+from etcdfix.model.errors import EtcdfixError, RefusedByRule, SourceError
+from etcdfix.model.interruptions import signals_held
+from etcdfix.model.model import Confidence, Outcome, ServerBehaviour, StoredValue
+from etcdfix.model.rules import refuse
+from etcdfix.model.storagekey import display
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Link, Operator, Record, RecordType, Result
 from etcdfix.remediation.backup.file import (
@@ -56,14 +50,18 @@ from etcdfix.remediation.datastore import (
     find_elsewhere,
 )
 from etcdfix.remediation.durable import SafeDirectory, Step, no_step, probe
+from etcdfix.remediation.errors import (
+    NotDurable,
+    TransactionAnomaly,
+    TransactionNotSent,
+    TransactionRefused,
+    TransactionUnanswered,
+)
 from etcdfix.remediation.places import RecordPaths, lasting_warnings
 from etcdfix.remediation.settle import judge_reading, open_intents_of, predict, settle_intent
 from etcdfix.remediation.writer import TxnAnswer, send_transaction
-from etcdfix.rules import refuse
 from etcdfix.sources.etcd.client import EtcdClient
-from etcdfix.storagekey import display
 from etcdfix.text.safetext import shown_key
-from etcdfix.verdicts.judge import Verdict
 
 # One record is what a transaction about one key gives back; a bound for whatever an anomaly may bring.
 _MOST_KEPT = 16

@@ -21,16 +21,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from etcdfix.closing import Closing
-from etcdfix.errors import RevisionCompacted, SourceError
-from etcdfix.model import StoredValue
-from etcdfix.rules import Rule
+from etcdfix.model.closing import Closing
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import StoredValue
+from etcdfix.model.rules import Rule
+from etcdfix.model.storagekey import StorageLayout, display
+from etcdfix.sources.errors import RevisionCompacted
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.failures import CallFailed, FailureKind
 from etcdfix.sources.etcd.paging import FIRST_LIMIT, after, bounds_of
 from etcdfix.sources.kine import KineSource
 from etcdfix.sources.rangepage import stored_of
-from etcdfix.storagekey import StorageLayout, display
 from etcdfix.wire.descriptors import ReadMethod
 from etcdfix.wire.etcd import RANGE, message
 

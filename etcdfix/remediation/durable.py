@@ -27,9 +27,10 @@ from typing import Final
 
 import msgspec
 
-from etcdfix import machine
-from etcdfix.closing import Closing
-from etcdfix.errors import NotDurable, UnsafePlace, why
+from etcdfix.inputs import machine
+from etcdfix.model.closing import Closing
+from etcdfix.model.errors import why
+from etcdfix.remediation.errors import NotDurable, UnsafePlace
 
 Step = Callable[[str], None]
 """Told the name of each action on a file, before and after it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, Never, TypeVar
 
-from etcdfix.errors import RefusedByRule
+from etcdfix.model.errors import RefusedByRule
 
 _T = TypeVar("_T")
 

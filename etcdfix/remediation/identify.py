@@ -18,12 +18,13 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.errors import BackupUnreadable, NotDurable, SourceError
-from etcdfix.examine import Examiner
-from etcdfix.model import ClusterIdentity, KeptRevision, KnownBy, Outcome, StoredValue
+from etcdfix.examine.one import Examiner
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import ClusterIdentity, KeptRevision, KnownBy, Outcome, StoredValue
 from etcdfix.remediation.backup.file import read_backup
 from etcdfix.remediation.datastore import KUBE_SYSTEM
 from etcdfix.remediation.durable import open_directory
+from etcdfix.remediation.errors import BackupUnreadable, NotDurable
 from etcdfix.sources.base import Source
 
 _MOST_BACKUPS: Final = 64

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from etcdfix.copies.model import Way
-from etcdfix.model import digest_of
+from etcdfix.model.model import digest_of
+from etcdfix.model.rules import Rule
 from etcdfix.remediation.audit.record import Operator, Record, RecordType, Result, Subject, Verb
 from etcdfix.remediation.backup.file import BackupCluster, BackupContent, make_content
 from etcdfix.remediation.cluster import grounds_of
 from etcdfix.remediation.commit import Write
 from etcdfix.remediation.places import disk_of_etcd
-from etcdfix.rules import Rule
 
 if TYPE_CHECKING:
     from etcdfix.apiserver.authorization import Authorization

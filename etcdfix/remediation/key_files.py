@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from etcdfix.errors import AuditError, ConfigurationError, RemediationRefused
+from etcdfix.model.errors import ConfigurationError, RemediationRefused
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Operator, Record, RecordType, Subject, Verb
 from etcdfix.remediation.durable import SafeDirectory, default_audit_log, open_directory
+from etcdfix.remediation.errors import AuditError
 from etcdfix.report.configurations import FileRecord
 from etcdfix.report.model import ReportConfiguration
 

@@ -21,10 +21,12 @@ from functools import partial
 
 import msgspec
 
-from etcdfix.errors import ClusterMismatch, ConfigurationError, MemberListUnusable
-from etcdfix.model import StoredValue, digest_of
+from etcdfix.model.errors import ConfigurationError
+from etcdfix.model.model import StoredValue, digest_of
+from etcdfix.model.side_by_side import run_within
 from etcdfix.remediation.datastore import EtcdNow, KeyReading, call_etcd
-from etcdfix.side_by_side import run_within
+from etcdfix.remediation.errors import MemberListUnusable
+from etcdfix.sources.errors import ClusterMismatch
 from etcdfix.sources.etcd.channel import ReadOnlyChannel, RpcError, open_channel, settle
 from etcdfix.sources.etcd.client import ClusterMember, EtcdClient
 from etcdfix.sources.etcd.endpoints import Endpoint, parse_endpoint

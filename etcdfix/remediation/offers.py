@@ -16,8 +16,13 @@ from etcdfix.copies.bit import put_right
 from etcdfix.copies.model import THE_VALUE, Copy, Freshness, Place, Sameness, Wanted, Way
 from etcdfix.copies.rank import ranked
 from etcdfix.copies.revisions import kept_copy, life_told
-from etcdfix.errors import RefusedByRule
-from etcdfix.model import Confidence, Outcome, ReadableRevision
+from etcdfix.examine.verdicts.damage import Damage
+from etcdfix.examine.verdicts.deletability import LOST_KEY, Deletability, deletability_of
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.model.model import Confidence, Outcome, ReadableRevision
+from etcdfix.model.rules import MEANINGS, Rule, refuse
+from etcdfix.model.storagekey import display
 from etcdfix.remediation.checks.value import AS_IT_IS
 from etcdfix.report.advice.finding import (
     NOT_LOOKED,
@@ -32,14 +37,9 @@ from etcdfix.report.advice.ways import WayKind, other_copies, risks_to_accept
 from etcdfix.report.copies import Grade, ShownCopy
 from etcdfix.report.model import Remedy
 from etcdfix.report.origin import same_fields
-from etcdfix.rules import MEANINGS, Rule, refuse
-from etcdfix.storagekey import display
 from etcdfix.text import commands
 from etcdfix.text.commands import NO_COMMAND, Command, Part, RunOptions
 from etcdfix.text.safetext import key_word
-from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.deletability import LOST_KEY, Deletability, deletability_of
-from etcdfix.verdicts.examination import Examination
 
 _MOST_OFFERED: Final = 3
 """So many copies are among the ways out; a table has all of them."""

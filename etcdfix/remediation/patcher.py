@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from etcdfix.apiserver.client import NoReply, RefusalReason, Reply, Server
-from etcdfix.side_by_side import run_within
+from etcdfix.model.side_by_side import run_within
 
 FIXED_AT: Final = "etcdfix.io/fixed-at"
 """The annotation: a server leaves an object alone that a change does not change."""

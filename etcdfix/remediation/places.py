@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from etcdfix import machine
-from etcdfix.errors import UnsafePlace, why
+from etcdfix.inputs import machine
+from etcdfix.model.errors import why
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Operator
 from etcdfix.remediation.audit.syslog import Syslog
@@ -23,6 +23,7 @@ from etcdfix.remediation.durable import (
     open_directory,
     same_disk,
 )
+from etcdfix.remediation.errors import UnsafePlace
 from etcdfix.text.commands import RunOptions
 
 

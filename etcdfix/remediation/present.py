@@ -14,12 +14,17 @@ import msgspec
 from etcdfix.apiserver.holders import ask_servers
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.apiserver.servers import ServerAnswers
-from etcdfix.errors import EtcdfixError
-from etcdfix.examine_all import Progress, look_last, no_progress
+from etcdfix.examine.all import Progress, look_last, no_progress
+from etcdfix.examine.readable_revision import ReadableRevisions
+from etcdfix.examine.verdicts.deletability import FAILED
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.examine.verdicts.protected import protected_reason
 from etcdfix.graph.assess import assess
 from etcdfix.graph.model import Assessment, Risk
-from etcdfix.model import ClusterIdentity, Outcome, ReadableRevision, Repair, StoredValue
-from etcdfix.readable_revision import ReadableRevisions
+from etcdfix.model.errors import EtcdfixError
+from etcdfix.model.model import ClusterIdentity, Outcome, ReadableRevision, Repair, StoredValue
+from etcdfix.model.rules import Rule, refuse
+from etcdfix.model.storagekey import display
 from etcdfix.remediation.checks.cached_reads import CachedReads, Kin, RescuedCopies, cached_reads_of
 from etcdfix.remediation.checks.release import newest_kubelet
 from etcdfix.remediation.checks.servers import foretold_of
@@ -37,11 +42,6 @@ from etcdfix.remediation.members import (
     survey_members,
 )
 from etcdfix.remediation.surroundings import FRESH, Alike, Around, SameStart
-from etcdfix.rules import Rule, refuse
-from etcdfix.storagekey import display
-from etcdfix.verdicts.deletability import FAILED
-from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.protected import protected_reason
 
 if TYPE_CHECKING:
     from etcdfix.remediation.change import ChangeRequest

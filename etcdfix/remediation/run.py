@@ -13,9 +13,11 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.errors import ConfigurationError, RefusedByRule
 from etcdfix.graph.model import Risk
-from etcdfix.model import ClusterIdentity
+from etcdfix.model.errors import ConfigurationError, RefusedByRule
+from etcdfix.model.model import ClusterIdentity
+from etcdfix.model.rules import Rule, acceptance, refuse
+from etcdfix.model.storagekey import display
 from etcdfix.remediation.audit.record import Record, Result, Verb
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.change import ChangeRequest
@@ -34,8 +36,6 @@ from etcdfix.report.plan import (
     meaning,
 )
 from etcdfix.report.planfile import plan_key
-from etcdfix.rules import Rule, acceptance, refuse
-from etcdfix.storagekey import display
 from etcdfix.text.commands import Command
 from etcdfix.text.commands import run_plan as run_command
 from etcdfix.text.safetext import key_word, quote_command, safe_text

@@ -13,13 +13,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from etcdfix.errors import RefusedByRule, RevisionCompacted
-from etcdfix.model import ClusterIdentity, StoredValue, digest_of
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.model.model import ClusterIdentity, StoredValue, digest_of
+from etcdfix.model.rules import Rule, acceptance, refuse
+from etcdfix.model.storagekey import display
 from etcdfix.remediation.audit.record import Record
 from etcdfix.remediation.backup.file import BackupContent
 from etcdfix.remediation.datastore import Datastore, KeyReading
-from etcdfix.rules import Rule, acceptance, refuse
-from etcdfix.storagekey import display
+from etcdfix.sources.errors import RevisionCompacted
 
 _UNKNOWN_IDS: Final = frozenset({"", "0"})  # no etcd has the id 0
 

@@ -19,9 +19,18 @@ import msgspec
 
 from etcdfix.apiserver.memory import Identity
 from etcdfix.apiserver.objects import APIObject
-from etcdfix.closing import Closing
-from etcdfix.errors import NotDurable, why
-from etcdfix.model import digest_of
+from etcdfix.copies.rescued import (
+    FORMAT,
+    INDEX_NAME,
+    MAX_OBJECT_BYTES,
+    SavedObject,
+    file_name,
+    is_whole,
+    parse_index,
+)
+from etcdfix.model.closing import Closing
+from etcdfix.model.errors import why
+from etcdfix.model.model import digest_of
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Operator, Record, RecordType, Subject, Verb
 from etcdfix.remediation.audit.search import saved_digests
@@ -33,16 +42,8 @@ from etcdfix.remediation.durable import (
     open_directory,
     write_fully,
 )
+from etcdfix.remediation.errors import NotDurable
 from etcdfix.remediation.places import RecordPaths, lasting_warnings
-from etcdfix.rescued import (
-    FORMAT,
-    INDEX_NAME,
-    MAX_OBJECT_BYTES,
-    SavedObject,
-    file_name,
-    is_whole,
-    parse_index,
-)
 from etcdfix.text.words import counted
 
 BATCH: Final = 100

@@ -15,17 +15,18 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from etcdfix.errors import BackupUnreadable, NotDurable, RemediationRefused, SourceError
-from etcdfix.model import ClusterIdentity, StoredValue, digest_of
+from etcdfix.model.errors import RemediationRefused, SourceError
+from etcdfix.model.model import ClusterIdentity, StoredValue, digest_of
+from etcdfix.model.rules import Rule, acceptance
+from etcdfix.model.storagekey import display
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Operator, Record, Result, Verb, unicode_text
 from etcdfix.remediation.backup.file import MARKER_SUFFIX, BackupCluster, confirm_backups, read_backup
 from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.datastore import Datastore, KeyReading
+from etcdfix.remediation.errors import BackupUnreadable, NotDurable
 from etcdfix.remediation.same_etcd import Recorded, hold_against, other_etcd
 from etcdfix.report.log import SettledIntent
-from etcdfix.rules import Rule, acceptance
-from etcdfix.storagekey import display
 from etcdfix.text.safetext import quote_command
 
 _NOTHING: Final = Acceptances()

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
 
-from etcdfix.examine import Examiner
-from etcdfix.examine_all import Progress, View, examine_all
+from etcdfix.examine.all import Progress, View, examine_all
+from etcdfix.examine.maybe_newer import SimilarCounts, SimilarValues, similarity_of
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.deletability import FAILED
+from etcdfix.examine.verdicts.examination import Examination, KeyName
+from etcdfix.examine.verdicts.key_loss import KeyCounter, KeyCounts
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.maybe_newer import SimilarCounts, SimilarValues, similarity_of
-from etcdfix.model import Outcome, StoredValue
+from etcdfix.model.model import Outcome, StoredValue
 from etcdfix.remediation.cluster import require_unencrypted
 from etcdfix.sources.base import Source
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.deletability import FAILED
-from etcdfix.verdicts.examination import Examination, KeyName
-from etcdfix.verdicts.key_loss import KeyCounter, KeyCounts
 
 if TYPE_CHECKING:
     from etcdfix.remediation.cluster import Cluster

@@ -15,14 +15,14 @@ import msgspec
 
 from etcdfix.copies.model import Life
 from etcdfix.copies.revisions import life_of
-from etcdfix.errors import AuditLogUnreadable, BackupUnreadable
-from etcdfix.readable_revision import newest_kept, reads
+from etcdfix.examine.readable_revision import newest_kept, reads
+from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.remediation.backup.file import BackupContent, name_of, read_backup
 from etcdfix.remediation.backup.folder import intent_of
+from etcdfix.remediation.errors import AuditLogUnreadable, BackupUnreadable
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.same_etcd import Recorded, hold_against
 from etcdfix.sources.base import Source
-from etcdfix.verdicts.examination import Examination
 
 if TYPE_CHECKING:
     from etcdfix.remediation.present import Present

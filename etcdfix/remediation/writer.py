@@ -26,15 +26,8 @@ from typing import Any, Final
 
 import msgspec
 
-from etcdfix.closing import Closing
-from etcdfix.errors import (
-    TransactionAnomaly,
-    TransactionError,
-    TransactionNotSent,
-    TransactionRefused,
-    TransactionUnanswered,
-)
-from etcdfix.model import StoredValue
+from etcdfix.model.closing import Closing
+from etcdfix.model.model import StoredValue
 from etcdfix.remediation.datastore import (
     Difference,
     Expected,
@@ -43,6 +36,13 @@ from etcdfix.remediation.datastore import (
     questions,
     sighting_of,
     state_of,
+)
+from etcdfix.remediation.errors import (
+    TransactionAnomaly,
+    TransactionError,
+    TransactionNotSent,
+    TransactionRefused,
+    TransactionUnanswered,
 )
 from etcdfix.sources.etcd.channel import Answer, ReadOnlyChannel, RpcError, open_transport, settle
 from etcdfix.sources.etcd.client import EtcdClient

@@ -11,20 +11,20 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from etcdfix.model import Evidence, ReadableRevision, StoredValue
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.examine.verdicts.kinds import Kinds
+from etcdfix.model.model import Evidence, ReadableRevision, StoredValue
+from etcdfix.model.storagekey import ResourcePrefix, display
 from etcdfix.report.finding import finding_from, shown_lease
 from etcdfix.report.key_loss import Place, places_of
 from etcdfix.report.model import Finding, FindingEvidence
-from etcdfix.storagekey import ResourcePrefix, display
 from etcdfix.text.safetext import key_base64
-from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.kinds import Kinds
 
 
 class CompactFinding(msgspec.Struct, frozen=True, tag=True, array_like=True, gc=False):
     """What one value does not share with the others of its kind.
 
-    ``kind`` is its number in :class:`~etcdfix.verdicts.kinds.Kinds`, ``lease`` 0 for none, ``value_digest`` SHA-256 of
+    ``kind`` is its number in :class:`Kinds`, ``lease`` 0 for none, ``value_digest`` SHA-256 of
     the stored bytes, and ``evidence`` what was seen of this value alone.
     """
 

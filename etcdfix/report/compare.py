@@ -9,7 +9,9 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from etcdfix.model import digest_of
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.model.model import digest_of
+from etcdfix.model.storagekey import display
 from etcdfix.report.document import (
     CAP,
     Cell,
@@ -25,11 +27,9 @@ from etcdfix.report.document import (
 )
 from etcdfix.report.finding import shown_lease
 from etcdfix.report.model import PublishedReport, Remedy, ReportConfiguration, Scope, about
-from etcdfix.storagekey import display
 from etcdfix.text.commands import NO_COMMAND, Command, Part, etcdctl, scan
 from etcdfix.text.safetext import key_base64, key_word
 from etcdfix.text.words import counted
-from etcdfix.verdicts.examination import Examination
 
 
 class Change(StrEnum):

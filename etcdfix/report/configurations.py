@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.model import KeyOfRule
+from etcdfix.model.model import KeyOfRule
 from etcdfix.report.document import Case, CaseState, Column, Document, Facts, State, Status, Step, Table
 from etcdfix.report.model import PublishedReport, ReportConfiguration, about
 from etcdfix.text.words import counted

@@ -11,7 +11,7 @@ import msgspec
 
 from etcdfix.copies.finder import LookedInto
 from etcdfix.copies.model import Freshness, Place, Sameness, Way
-from etcdfix.model import Confidence, Outcome
+from etcdfix.model.model import Confidence, Outcome
 from etcdfix.report.advice.ways import WayKind
 from etcdfix.report.document import (
     CAP,

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from etcdfix.model import KeyOfRule
+from etcdfix.examine.verdicts.examination import KeyName
+from etcdfix.model.model import KeyOfRule
 from etcdfix.report.document import (
     Case,
     CaseState,
@@ -31,7 +32,6 @@ from etcdfix.report.document import (
 )
 from etcdfix.report.model import ReportConfiguration, SourcedReport
 from etcdfix.text.words import counted, transformer_words
-from etcdfix.verdicts.examination import KeyName
 
 _DIGITS: Final = 19
 

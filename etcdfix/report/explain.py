@@ -10,7 +10,8 @@ import msgspec
 
 from etcdfix.copies.finder import LookedInto
 from etcdfix.copies.model import Sameness
-from etcdfix.model import Outcome
+from etcdfix.examine.verdicts.ruled_out import RuledOut
+from etcdfix.model.model import Outcome
 from etcdfix.report.copies import ShownCopy, copies_table
 from etcdfix.report.document import (
     Cell,
@@ -29,7 +30,6 @@ from etcdfix.report.document import (
 from etcdfix.report.impact import Impact
 from etcdfix.report.model import Finding, Remedy, SourcedReport
 from etcdfix.text.words import counted, fit
-from etcdfix.verdicts.ruled_out import RuledOut
 
 
 class KeptWrite(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from etcdfix.model import Outcome, ServerBehaviour, digest_of
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.examine.verdicts.plaintext import bounded
+from etcdfix.examine.verdicts.severity import stake_of
+from etcdfix.model.model import Outcome, ServerBehaviour, digest_of
+from etcdfix.model.storagekey import display
 from etcdfix.report.advice.finding import ways_out
 from etcdfix.report.model import Finding, FindingEvidence, Remedy, StatusCause, ValueKind
-from etcdfix.storagekey import display
 from etcdfix.text.safetext import key_base64
-from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.plaintext import bounded
-from etcdfix.verdicts.severity import stake_of
 
 
 def is_finding(found: Examination) -> bool:

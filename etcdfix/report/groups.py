@@ -11,16 +11,16 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.model import Outcome
+from etcdfix.examine.verdicts.causes import CATALOGUE, CURABLE_BY_CONFIGURATION, Cause
+from etcdfix.examine.verdicts.deletability import IDENTITY
+from etcdfix.examine.verdicts.key_loss import KeyCounter
+from etcdfix.examine.verdicts.severity import Rank
+from etcdfix.model.model import Outcome
+from etcdfix.model.storagekey import builtin_directories
 from etcdfix.report.key_loss import Lost
 from etcdfix.report.model import Finding, FindingGroup, Remedy
 from etcdfix.report.tally import OTHERS
-from etcdfix.storagekey import builtin_directories
 from etcdfix.text.words import fit
-from etcdfix.verdicts.causes import CATALOGUE, CURABLE_BY_CONFIGURATION, Cause
-from etcdfix.verdicts.deletability import IDENTITY
-from etcdfix.verdicts.key_loss import KeyCounter
-from etcdfix.verdicts.severity import Rank
 
 MOST_GROUPS: Final = 10_000
 _MOST_NAMES: Final = 100_000

@@ -7,18 +7,18 @@ from typing import NamedTuple
 
 import msgspec
 
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.damage import Damage
+from etcdfix.examine.verdicts.deletability import FAILED, IDENTITY
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.examine.verdicts.key_loss import BY_NUMBERS
+from etcdfix.examine.verdicts.severity import Stake
+from etcdfix.model.storagekey import ResourcePrefix, StorageCodec, display
 from etcdfix.report.advice.ways import first_way
 from etcdfix.report.advice.whole import doubt_in, ways_of_lost_key
 from etcdfix.report.model import LostKey, Remedy, TransformerSummary
 from etcdfix.report.tally import MAX_NAMES, OTHERS
-from etcdfix.storagekey import ResourcePrefix, StorageCodec, display
 from etcdfix.text.commands import RunOptions
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.deletability import FAILED, IDENTITY
-from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.key_loss import BY_NUMBERS
-from etcdfix.verdicts.severity import Stake
 
 Place = tuple[str, str, str]
 """Rule, transformer and fingerprint, as ``by_transformer`` counts."""

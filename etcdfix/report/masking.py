@@ -17,10 +17,10 @@ from typing import Any, Final
 
 import msgspec
 
-from etcdfix.errors import JSONMalformed, UnknownEncoding
+from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.golang import gobase64
+from etcdfix.golang.errors import JSONMalformed, UnknownEncoding
 from etcdfix.golang.gojsontext import parse_exactly
-from etcdfix.verdicts.causes import Cause
 
 MASKED: Final = "masked"
 """The ``resourceVersion`` of what was masked."""

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from etcdfix.model import Outcome
+from etcdfix.model.model import Outcome
 from etcdfix.report.document import Facts, Step
 from etcdfix.sources.base import Segment
 from etcdfix.text.commands import Command

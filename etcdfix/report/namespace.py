@@ -11,6 +11,7 @@ import msgspec
 
 from etcdfix.graph.model import Blocker, Stays, WebhookHold
 from etcdfix.graph.namespaces import NamespaceState
+from etcdfix.model.storagekey import StorageLayout, display
 from etcdfix.report.document import (
     Cell,
     Column,
@@ -26,7 +27,6 @@ from etcdfix.report.document import (
     wide_table,
 )
 from etcdfix.report.model import SourcedReport
-from etcdfix.storagekey import StorageLayout, display
 from etcdfix.text.commands import FORCE, NO_COMMAND, Command, explain, kubectl, look
 from etcdfix.text.words import counted
 

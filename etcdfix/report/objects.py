@@ -9,13 +9,17 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
+from etcdfix.decoding.errors import KindUnknown
 from etcdfix.decoding.kubeobject import Damage, KubeObject, ObjectReader
 from etcdfix.decoding.recognise import is_json
 from etcdfix.decoding.render.salvage import is_protobuf
-from etcdfix.errors import ConfigurationError, DecodeError, KindUnknown
-from etcdfix.examine import Examiner
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.golang.yamltext import INDENT, json_text, yaml_text
-from etcdfix.model import GroupVersionKind, Outcome
+from etcdfix.model.errors import ConfigurationError, DecodeError
+from etcdfix.model.model import GroupVersionKind, Outcome
+from etcdfix.model.storagekey import ResourcePrefix, StorageCodec, display
 from etcdfix.report.document import CAP, Column, Document, Kind, State, Status, Step, Table
 from etcdfix.report.masking import (
     MASKED,
@@ -28,12 +32,9 @@ from etcdfix.report.masking import (
 )
 from etcdfix.report.model import API_VERSION
 from etcdfix.report.tally import Stakes
-from etcdfix.storagekey import ResourcePrefix, StorageCodec, display
 from etcdfix.text.commands import scan
 from etcdfix.text.safetext import key_base64
 from etcdfix.text.words import counted
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.examination import Examination
 
 _MANAGED_FIELDS: Final = "metadata.managedFields"
 _LONGEST_TEXT: Final = 4096

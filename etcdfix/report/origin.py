@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from etcdfix import __version__
-from etcdfix.model import digest_of
+from etcdfix.model.model import digest_of
+from etcdfix.model.scope import ScopeRequest
+from etcdfix.model.storagekey import StorageLayout, display
 from etcdfix.report.model import ReportConfiguration, ReportSource, Scope, Tool
-from etcdfix.scope import ScopeRequest
-from etcdfix.storagekey import StorageLayout, display
 
 if TYPE_CHECKING:
     from etcdfix.encryption.config import EncryptionConfiguration

@@ -10,8 +10,11 @@ from typing import ClassVar, Final
 import msgspec
 
 from etcdfix.copies.model import THE_VALUE, Place
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.severity import Severity, Stake, is_conditional
 from etcdfix.graph.model import Risk, RiskReason
-from etcdfix.model import GroupResource, Outcome, ServerBehaviour
+from etcdfix.model.model import GroupResource, Outcome, ServerBehaviour
+from etcdfix.model.rules import MEANINGS, Rule, acceptance
 from etcdfix.report.document import (
     Column,
     Document,
@@ -27,12 +30,9 @@ from etcdfix.report.document import (
 )
 from etcdfix.report.model import PublishedReport, ReportBaseline, ReportConfiguration
 from etcdfix.report.tally import Stakes
-from etcdfix.rules import MEANINGS, Rule, acceptance
 from etcdfix.text.commands import Command
 from etcdfix.text.safetext import quote_command
 from etcdfix.text.words import counted
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.severity import Severity, Stake, is_conditional
 
 
 class PlanEntry(

@@ -19,7 +19,6 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.inputfile import (
     MAX_PLAN_BYTES,
     OtherFormError,
@@ -29,6 +28,7 @@ from etcdfix.inputs.inputfile import (
     spoiled,
 )
 from etcdfix.inputs.ownfiles import PLAN_KIND
+from etcdfix.model.errors import ConfigurationError
 from etcdfix.report.model import API_VERSION, other_version
 from etcdfix.report.plan import DeletionPlan, LeftOut, PlanDecision, PlanEntry
 from etcdfix.report.rows import Rows

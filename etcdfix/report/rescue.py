@@ -9,7 +9,8 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from etcdfix.model import GroupResource
+from etcdfix.copies.rescued import INDEX_NAME, Fit
+from etcdfix.model.model import GroupResource
 from etcdfix.report.document import (
     Cell,
     Column,
@@ -23,7 +24,6 @@ from etcdfix.report.document import (
     why_incomplete,
 )
 from etcdfix.report.model import PublishedReport, Remedy, ReportConfiguration, about
-from etcdfix.rescued import INDEX_NAME, Fit
 from etcdfix.text.words import counted
 
 

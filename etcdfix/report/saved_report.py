@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from etcdfix.errors import ConfigurationError
+from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.inputs.inputfile import (
     MAX_REPORT_BYTES,
     SPOILED,
@@ -28,7 +28,9 @@ from etcdfix.inputs.inputfile import (
     require_json,
     spoiled,
 )
-from etcdfix.model import Outcome, digest_of
+from etcdfix.inputs.temporary import temporary_directory
+from etcdfix.model.errors import ConfigurationError
+from etcdfix.model.model import Outcome, digest_of
 from etcdfix.report.model import (
     API_VERSION,
     COUNTED,
@@ -43,9 +45,7 @@ from etcdfix.report.model import (
     read_command,
 )
 from etcdfix.report.origin import shown_word
-from etcdfix.temporary import temporary_directory
 from etcdfix.text.safetext import safe_text
-from etcdfix.verdicts.examination import Examination
 
 T = TypeVar("T")
 

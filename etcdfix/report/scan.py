@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from etcdfix.model import GroupResource, Outcome
+from etcdfix.model.model import GroupResource, Outcome
 from etcdfix.report.advice.whole import plugin_problems, undetermined_problem
 from etcdfix.report.document import (
     Case,

@@ -8,7 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
-from etcdfix.model import Confidence, Outcome, ServerBehaviour
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.severity import Severity
+from etcdfix.model.model import Confidence, Outcome, ServerBehaviour
 from etcdfix.report.cause import CauseList, CausePage
 from etcdfix.report.change import ChangeReport, PlanRunReport
 from etcdfix.report.compare import ComparisonReport
@@ -27,8 +29,6 @@ from etcdfix.report.recover import EncryptionRecoverReport
 from etcdfix.report.rescue import RescueReport
 from etcdfix.report.scan import ScanReport
 from etcdfix.text.commands import Command
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.severity import Severity
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 

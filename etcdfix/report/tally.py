@@ -6,7 +6,11 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from etcdfix.model import GroupResource, Outcome
+from etcdfix.examine.verdicts.deletability import FAILED, IDENTITY
+from etcdfix.examine.verdicts.examination import Examination, PlainCount
+from etcdfix.examine.verdicts.severity import Stake, headline, restart_warning, stake_of
+from etcdfix.model.model import GroupResource, Outcome
+from etcdfix.model.storagekey import ResourcePrefix, display
 from etcdfix.report.model import (
     COUNTED,
     CauseSummary,
@@ -18,11 +22,7 @@ from etcdfix.report.model import (
     Summary,
     TransformerSummary,
 )
-from etcdfix.storagekey import ResourcePrefix, display
 from etcdfix.text.safetext import safe_text
-from etcdfix.verdicts.deletability import FAILED, IDENTITY
-from etcdfix.verdicts.examination import Examination, PlainCount
-from etcdfix.verdicts.severity import Stake, headline, restart_warning, stake_of
 
 CAP = 100
 """KEP-3926: so many unreadable objects are shown; the next entry says that there are more."""

@@ -9,9 +9,9 @@ from typing import Protocol, Self, runtime_checkable
 
 import msgspec
 
-from etcdfix.model import KeptRevision, StoredValue
+from etcdfix.model.model import KeptRevision, StoredValue
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.sources.pages import Page
-from etcdfix.storagekey import StorageLayout
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ class SourceDescription(msgspec.Struct, frozen=True):
 class Source(Protocol):
     """Something that holds Kubernetes' keys. It cannot write: there is no verb for it.
 
-    The constructor opens it. That, and whatever reads, raises :class:`~etcdfix.errors.SourceError` where nothing (more)
+    The constructor opens it. That, and whatever reads, raises :class:`SourceError` where nothing (more)
     can be read at all.
     """
 

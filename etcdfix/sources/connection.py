@@ -9,8 +9,8 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from etcdfix.errors import ConfigurationError
 from etcdfix.golang.gotime import parse_duration
+from etcdfix.model.errors import ConfigurationError
 from etcdfix.sources.etcd.endpoints import parse_endpoint
 
 DEFAULT_ENDPOINT = "127.0.0.1:2379"

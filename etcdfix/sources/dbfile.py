@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
-from etcdfix.errors import NotASnapshot, SourceError, SourceLocked
 from etcdfix.inputs.inputfile import NOT_REGULAR, open_regular
 from etcdfix.inputs.ownfiles import SQLITE_MAGIC
+from etcdfix.inputs.temporary import temporary_directory, temporary_file
+from etcdfix.model.errors import SourceError
 from etcdfix.sources.bbolt.page import MAX_PAGE_SIZE, Meta, read_metas
-from etcdfix.temporary import temporary_directory, temporary_file
+from etcdfix.sources.errors import NotASnapshot, SourceLocked
 
 TRAILER_SIZE: Final = 32
 """``etcdctl snapshot save`` appends the SHA-256 of the database (etcd ``client/v3/snapshot/v3_snapshot.go``)."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from typing import Final
 
-from etcdfix.model import StoredValue
+from etcdfix.model.model import StoredValue
 from etcdfix.sources.bbolt.page import Image
 from etcdfix.wire.varint import read_varint
 

@@ -19,14 +19,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from etcdfix.closing import Closing
-from etcdfix.errors import RevisionCompacted, SourceError
-from etcdfix.model import KeptRevision, Revision, StoredValue
+from etcdfix.model.closing import Closing
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import KeptRevision, Revision, StoredValue
+from etcdfix.model.storagekey import API_SERVICE_PATH, CRD_PATH, display
 from etcdfix.sources.base import Segment, SourceDescription
+from etcdfix.sources.errors import RevisionCompacted
 from etcdfix.sources.kinetable import COMPACT_ROW, KineTable, Names, Row
 from etcdfix.sources.pages import Page, paged
 from etcdfix.sources.problems import DAMAGE_NOTE, ProblemList
-from etcdfix.storagekey import API_SERVICE_PATH, CRD_PATH, display
 from etcdfix.text.words import counted
 
 OWN_KEYS: Final = frozenset({COMPACT_ROW, b"compact_rev_key_apiserver"})
@@ -55,7 +56,7 @@ def _each_once(tell: Callable[[str], None]) -> Callable[[str], None]:
 class KineSource(Closing):
     """The keys of one SQLite file of kine at one revision; implements :class:`etcdfix.sources.base.Source`.
 
-    Whatever reads raises :class:`~etcdfix.errors.SourceError` where a row, or the copy, cannot be read.
+    Whatever reads raises :class:`SourceError` where a row, or the copy, cannot be read.
 
     ``version`` is counted where the whole generation of a key is still kept, and 0 for unknown elsewhere: kine stores
     none. ``lease`` is the time to live in seconds, as kine answers it.

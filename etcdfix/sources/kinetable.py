@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from etcdfix.errors import NotAKineFile, SourceError
+from etcdfix.model.errors import SourceError
+from etcdfix.sources.errors import NotAKineFile
 from etcdfix.sources.sqlitecopy import SQLiteCopy
 from etcdfix.text.words import counted
 
@@ -86,7 +87,7 @@ class Names(NamedTuple):
 class KineTable:
     """The rows of one file, read from a private copy.
 
-    Whatever reads raises :class:`~etcdfix.errors.SourceError` where that cannot be done.
+    Whatever reads raises :class:`SourceError` where that cannot be done.
 
     Attributes:
         compacted: The oldest revision of which everything is kept; 0 where nothing was compacted.

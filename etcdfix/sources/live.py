@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from etcdfix.closing import Closing
-from etcdfix.errors import RevisionCompacted, SourceError
-from etcdfix.model import KeptRevision, Revision, StoredValue
+from etcdfix.model.closing import Closing
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import KeptRevision, Revision, StoredValue
+from etcdfix.model.storagekey import display
 from etcdfix.sources.base import Segment, SourceDescription
 from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.errors import RevisionCompacted
 from etcdfix.sources.etcd.client import EtcdClient, Pending
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
 from etcdfix.sources.etcd.history import (
@@ -29,7 +31,6 @@ from etcdfix.sources.etcd.history import (
 from etcdfix.sources.etcd.paging import PageSize, RangeEnd, after, bounds_of
 from etcdfix.sources.pages import Page, values_of
 from etcdfix.sources.rangepage import RangePage, stored_of
-from etcdfix.storagekey import display
 from etcdfix.text.notes import Note
 from etcdfix.wire.etcd import EVENT_DELETE, RANGE, message
 

@@ -18,10 +18,10 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from etcdfix.errors import PageCorrupt
-from etcdfix.model import KeptRevision, Revision, StoredValue
+from etcdfix.model.model import KeptRevision, Revision, StoredValue
 from etcdfix.sources.bbolt.page import ELEMENT_SIZE, HEADER_SIZE, LEAF_ELEMENT, Image, page_corrupt
 from etcdfix.sources.bbolt.tree import Bucket, Damage, Page, Tree
+from etcdfix.sources.errors import PageCorrupt
 from etcdfix.sources.keyvalue import key_and_mod_revision, parse_as_written, parse_key_value
 from etcdfix.sources.pages import values_of
 from etcdfix.sources.sortedruns import SortedRecords

@@ -8,8 +8,8 @@ from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 
-from etcdfix.errors import SourceError
-from etcdfix.model import StoredValue
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import StoredValue
 
 PAGE_VALUES: Final = 1024
 PAGE_BYTES: Final = 4 << 20

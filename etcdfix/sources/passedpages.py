@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.model import StoredValue
+from etcdfix.model.model import StoredValue
 from etcdfix.sources.bbolt.page import Image
 from etcdfix.sources.mvcc import RecordPage
 from etcdfix.sources.pages import Page, ValuesPage

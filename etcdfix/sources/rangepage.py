@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from etcdfix.model import StoredValue
+from etcdfix.model.model import StoredValue
 from etcdfix.wire.etcd import RANGE, message
 
 

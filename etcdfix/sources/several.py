@@ -9,12 +9,12 @@ from itertools import chain
 
 import msgspec
 
-from etcdfix.closing import Closing
-from etcdfix.model import KeptRevision, StoredValue
+from etcdfix.model.closing import Closing
+from etcdfix.model.model import KeptRevision, StoredValue
+from etcdfix.model.storagekey import display
 from etcdfix.sources.base import Segment, Source, SourceDescription
 from etcdfix.sources.etcd.paging import bounds_of
 from etcdfix.sources.pages import Page, paged
-from etcdfix.storagekey import display
 from etcdfix.text.words import counted
 
 

@@ -11,14 +11,15 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from etcdfix.closing import Closing
-from etcdfix.errors import NotASnapshot, PageCorrupt, RevisionCompacted, SnapshotTruncated, SourceError
-from etcdfix.model import KeptRevision, StoredValue
+from etcdfix.model.closing import Closing
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import KeptRevision, StoredValue
 from etcdfix.sources.base import Segment, SourceDescription
 from etcdfix.sources.bbolt.page import Meta
 from etcdfix.sources.bbolt.salvage import WHOLE_FILE, SalvagedTree
 from etcdfix.sources.bbolt.tree import Bucket, Damage, Tree
 from etcdfix.sources.dbfile import DatabaseFile
+from etcdfix.sources.errors import NotASnapshot, PageCorrupt, RevisionCompacted, SnapshotTruncated
 from etcdfix.sources.mvcc import RevisionIndex, holds_revisions, parse_revision_key, show_key
 from etcdfix.sources.pages import Page, values_of
 from etcdfix.sources.problems import DAMAGE_NOTE, ProblemList

@@ -15,8 +15,8 @@ from typing import IO, Final, NamedTuple
 
 import msgspec
 
-from etcdfix.errors import SourceError
-from etcdfix.temporary import temporary_directory, temporary_file
+from etcdfix.inputs.temporary import temporary_directory, temporary_file
+from etcdfix.model.errors import SourceError
 
 MAX_RECORDS: Final = 250_000
 MAX_BYTES: Final = 28 << 20

@@ -29,11 +29,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from etcdfix.closing import Closing
-from etcdfix.errors import NotAKineFile, SourceError
 from etcdfix.inputs.inputfile import open_regular
 from etcdfix.inputs.ownfiles import SQLITE_MAGIC
-from etcdfix.temporary import temporary_directory
+from etcdfix.inputs.temporary import temporary_directory
+from etcdfix.model.closing import Closing
+from etcdfix.model.errors import SourceError
+from etcdfix.sources.errors import NotAKineFile
 
 _BBOLT_MAGIC: Final = (0xED0CDAED).to_bytes(4, "little")
 _GZIP_MAGIC: Final = b"\x1f\x8b"

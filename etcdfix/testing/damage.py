@@ -11,12 +11,12 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final, NamedTuple
 
+from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.testing import doing
 from etcdfix.testing.doing import inside
 from etcdfix.testing.objects import Stored, taken_apart
 from etcdfix.testing.protobytes import block, entry
 from etcdfix.testing.sealing import Seals
-from etcdfix.verdicts.causes import Cause
 
 _BROKEN_FIELDS: Final = block(
     17, block(1, b"kubectl") + block(2, b"Update") + block(7, block(1, b'{"f:data":{"f:k":}}'))

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from etcdfix.encryption.config import ProviderType
 from etcdfix.encryption.envelope import ENCRYPTED_PREFIX
-from etcdfix.storagekey import under_other_prefixes
+from etcdfix.model.storagekey import under_other_prefixes
 from etcdfix.testing.objects import MAGIC, Stored, taken_apart
 from etcdfix.testing.protobytes import block, number
 from etcdfix.testing.sealing import DoesNotFit, Seals, goes_on_as_a_name

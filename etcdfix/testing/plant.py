@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from etcdfix.storagekey import DEFAULT_PREFIX, StorageLayout, display, word_bytes
+from etcdfix.model.storagekey import DEFAULT_PREFIX, StorageLayout, display, word_bytes
 from etcdfix.testing.damage import Damage
 from etcdfix.testing.failures import without_frames
 from etcdfix.testing.sealing import Config, DoesNotFit, Seals

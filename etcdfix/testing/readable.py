@@ -11,11 +11,11 @@ from etcdfix.commands.opening import Inputs, load_encryption, open_plugins, open
 from etcdfix.commands.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.commands.scanning.pipeline import FAILING
 from etcdfix.inputs.releases import parse_kubernetes_version
+from etcdfix.model.scope import ScopeRequest
+from etcdfix.model.storagekey import DEFAULT_PREFIX
 from etcdfix.report.model import Finding, Summary
 from etcdfix.report.render.text import text_lines
 from etcdfix.report.saved_report import load_baseline
-from etcdfix.scope import ScopeRequest
-from etcdfix.storagekey import DEFAULT_PREFIX
 from etcdfix.testing.failures import without_frames
 from etcdfix.testing.servers import EtcdServer
 from etcdfix.text.safetext import safe_text

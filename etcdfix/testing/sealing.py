@@ -18,7 +18,7 @@ from etcdfix.encryption.config import (
 from etcdfix.encryption.encrypt import NotSealed, to_storage
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.transformer import ConfiguredKey, ResourceTransformers, Transformers, TransformFailed
-from etcdfix.storagekey import StorageLayout
+from etcdfix.model.storagekey import StorageLayout
 
 Config = EncryptionConfiguration | str | PathLike[str] | None
 """A configuration, the path of its file, or None where nothing is encrypted."""

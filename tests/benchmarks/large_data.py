@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.model import GroupResource
+from etcdfix.model.model import GroupResource
 from etcdfix.sources.snapshot import SnapshotSource
 from tests.support.bbolt_writer import BoltWriter, put
 

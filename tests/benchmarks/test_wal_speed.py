@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.model import Confidence
+from etcdfix.model.model import Confidence
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.wal.entries import WriteAheadLog

@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from etcdfix.cli.root import run
-from etcdfix.model import Outcome
-from etcdfix.verdicts.severity import Severity
+from etcdfix.examine.verdicts.severity import Severity
+from etcdfix.model.model import Outcome
 from tests.support.collecting import ALPHA
 from tests.support.documented_commands import check
 from tests.support.kubelet import DEPLOY, REPOSITORY

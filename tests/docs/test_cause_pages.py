@@ -18,8 +18,8 @@ import pytest
 
 from etcdfix.cli.root import run
 from etcdfix.commands.explaining.cause import cause_summary
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.server_messages import SERVER_MESSAGES
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.server_messages import SERVER_MESSAGES
 from tests.exam.kinds_of_damage import DAMAGES
 
 REPOSITORY = Path(__file__).parents[2]

@@ -8,8 +8,8 @@ import click
 import pytest
 
 from etcdfix.cli.root import cli
+from etcdfix.model.rules import ELSEWHERE, MEANINGS, Rule
 from etcdfix.remediation.change import DELETE, PATCH, PUT, UNDO
-from etcdfix.rules import ELSEWHERE, MEANINGS, Rule
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "rules.md"
 ASKED = {

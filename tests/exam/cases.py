@@ -17,9 +17,9 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CBC
 from nacl.bindings import crypto_secretbox
 
+from etcdfix.encryption.errors import KMSRefused
 from etcdfix.encryption.kms.envelopes import WrappedKey
-from etcdfix.errors import KMSRefused
-from etcdfix.model import StoredValue
+from etcdfix.model.model import StoredValue
 from tests.exam import corpus
 from tests.exam.corpus import Identity, Kind
 from tests.support import encoders

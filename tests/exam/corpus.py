@@ -15,9 +15,9 @@ from functools import cache, partial
 from typing import Any, NamedTuple
 
 from etcdfix.decoding.storagecodecs import Decoder
-from etcdfix.examine import Examiner
-from etcdfix.model import Outcome
-from etcdfix.storagekey import ResourcePrefix, StorageCodec, StorageLayout, builtin_directories
+from etcdfix.examine.one import Examiner
+from etcdfix.model.model import Outcome
+from etcdfix.model.storagekey import ResourcePrefix, StorageCodec, StorageLayout, builtin_directories
 from etcdfix.testing.protobytes import block, entry, object_meta, unknown
 from tests.support import objects
 from tests.support.golden import VARIABLE, api_samples, sample_kind

@@ -6,10 +6,10 @@ import base64
 import random
 from typing import Any, Final
 
+from etcdfix.encryption.errors import KMSRefused
 from etcdfix.encryption.kms.envelopes import WrappedKey
-from etcdfix.errors import KMSRefused
-from etcdfix.model import StoredValue
-from etcdfix.verdicts.causes import Cause
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.model.model import StoredValue
 from tests.exam import corpus
 from tests.exam.cases import PREFIX, Part, Sealed, Secrets, _identity, seal
 from tests.exam.corpus import Identity, Kind

@@ -11,17 +11,17 @@ from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import KMSProvider, parse_configuration
 from etcdfix.encryption.layout import envelope_layout
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.examine import Examiner
-from etcdfix.examine_all import View, examine_all, no_progress
-from etcdfix.model import Confidence, Outcome
+from etcdfix.examine.all import View, examine_all, no_progress
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.damage import Damage
+from etcdfix.examine.verdicts.deletability import FAILED, Deletability, deletability_of
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.examine.verdicts.observation import Observation
+from etcdfix.examine.verdicts.ruled_out import ruled_out
+from etcdfix.model.model import Confidence, Outcome
+from etcdfix.model.rules import MEANINGS
 from etcdfix.remediation.surroundings import look_at_all
-from etcdfix.rules import MEANINGS
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.deletability import FAILED, Deletability, deletability_of
-from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.observation import Observation
-from etcdfix.verdicts.ruled_out import ruled_out
 from tests.exam import corpus
 from tests.exam.cases import BETWEEN, BETWEEN_TWO, CBC_PROVIDERS, UNDAMAGED, WRONG_KEYS, Case, Keyring
 from tests.exam.ground import Plugin

@@ -11,10 +11,10 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from etcdfix.errors import KMSRefused, KMSUnreachable
-from etcdfix.model import StoredValue
+from etcdfix.encryption.errors import KMSRefused, KMSUnreachable
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.model.model import StoredValue
 from etcdfix.testing.protobytes import block, entry, number, object_meta, unknown
-from etcdfix.verdicts.causes import Cause
 from tests.exam import corpus
 from tests.exam.cases import (
     KNOWN_PREFIXES,

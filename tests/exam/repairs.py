@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from etcdfix.encryption.config import KMSProvider, parse_configuration
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.examine import Examiner
-from etcdfix.model import Outcome, Repair, RepairKind, RepairProof, StoredValue
-from etcdfix.repair import RepairSearch
-from etcdfix.storagekey import StorageLayout
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.repair import RepairSearch
+from etcdfix.model.model import Outcome, Repair, RepairKind, RepairProof, StoredValue
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.testing.protobytes import block, object_meta, unknown
 from tests.exam import corpus
 from tests.exam.cases import Keyring, Sealed, Secrets, seal

@@ -12,10 +12,9 @@ from typing import Final
 
 import pytest
 
-from etcdfix.model import Outcome
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.deletability import (
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.damage import Damage
+from etcdfix.examine.verdicts.deletability import (
     FAILED,
     Deletability,
     deletability_of,
@@ -23,8 +22,9 @@ from etcdfix.verdicts.deletability import (
     risks_of,
     risks_of_cause,
 )
-from etcdfix.verdicts.server_messages import SERVER_MESSAGES
-from etcdfix.verdicts.severity import severities_of_cause, stake_of
+from etcdfix.examine.verdicts.server_messages import SERVER_MESSAGES
+from etcdfix.examine.verdicts.severity import severities_of_cause, stake_of
+from etcdfix.model.model import Outcome
 from tests.exam.cases import make_case
 from tests.exam.judging import Named, judge_case, name_case, wrongly_ruled_out
 from tests.exam.kinds_of_damage import ALL, DAMAGES, RESOURCES, make_cause_case

@@ -18,7 +18,7 @@ from typing import Self
 
 import msgspec
 
-from etcdfix.errors import EtcdfixError, RefusedByRule
+from etcdfix.model.errors import EtcdfixError, RefusedByRule
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step
 from tests.support.remediation_ground import Ground, delete, fix, undo

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from etcdfix.errors import BackupUnreadable
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Result
 from etcdfix.remediation.audit.verify import Anchor, ChainState, verify
 from etcdfix.remediation.backup.file import MARKER_SUFFIX, Backup, confirm_backups, read_backup
 from etcdfix.remediation.backup.folder import anchors_in, intent_of, look_into
+from etcdfix.remediation.errors import BackupUnreadable
 from tests.support.audit_logs import OPERATOR, STORED, delete_with, killed_at_every_step
 from tests.support.durable_steps import (
     APPEND_STEPS,

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.errors import NotASnapshot, PageCorrupt, SnapshotTruncated, SourceError
-from etcdfix.model import StoredValue
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import StoredValue
 from etcdfix.sources.bbolt.page import read_metas
 from etcdfix.sources.bbolt.tree import Tree
+from etcdfix.sources.errors import NotASnapshot, PageCorrupt, SnapshotTruncated
 from etcdfix.sources.problems import DAMAGE_NOTE
 from etcdfix.sources.snapshot import SnapshotSource
 

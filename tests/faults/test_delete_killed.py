@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from etcdfix.model import digest_of
+from etcdfix.model.model import digest_of
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Subject
 from etcdfix.remediation.cluster import Cluster

@@ -21,7 +21,7 @@ import click
 
 from etcdfix import __version__
 from etcdfix.cli.root import cli
-from etcdfix.errors import EtcdfixError
+from etcdfix.model.errors import EtcdfixError
 
 STORED = Path(__file__).parent / "stored"
 UPDATE = os.environ.get("ETCDFIX_UPDATE_SNAPSHOTS") == "1"

@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from etcdfix.errors import RefusedByRule
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.model.rules import Rule
 from etcdfix.remediation.audit.record import RecordType
 from etcdfix.remediation.audit.verify import read_records
-from etcdfix.rules import Rule
 from etcdfix.sources.etcd import client as client_module
 from tests.support import objects
 from tests.support.etcd_members import EtcdMembers, broken, etcd_members

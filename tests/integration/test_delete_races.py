@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from etcdfix.cli.root import run
-from etcdfix.errors import RefusedByRule
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.model.rules import Rule
 from etcdfix.remediation.audit.record import Record, RecordType
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.durable import no_step
-from etcdfix.rules import Rule
 from etcdfix.sources.etcd import client as client_module
 from etcdfix.testing.servers import EtcdServer
 from etcdfix.wire.etcd import READ_METHODS

@@ -13,14 +13,14 @@ from etcdfix.cli.root import run
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.examine import Examiner
+from etcdfix.examine.one import Examiner
 from etcdfix.golang import goyaml
 from etcdfix.golang.gojsontext import encode_json
 from etcdfix.golang.yamltext import json_text, yaml_text
-from etcdfix.model import Outcome
+from etcdfix.model.model import Outcome
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.objects import Form, Viewer
 from etcdfix.sources.snapshot import SnapshotSource
-from etcdfix.storagekey import StorageLayout
 from tests.support.collecting import ALPHA
 from tests.support.decoders import shared_decoder
 from tests.support.kms_plugin import KMSPlugin, load_keks

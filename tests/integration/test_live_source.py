@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from etcdfix.errors import RevisionCompacted
-from etcdfix.model import StoredValue
+from etcdfix.model.model import StoredValue
 from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.errors import RevisionCompacted
 from etcdfix.sources.etcd import channel, paging
 from etcdfix.sources.live import LiveSource
 from etcdfix.testing.servers import EtcdServer

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.errors import RefusedByRule, TransactionNotSent
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.model.rules import Rule
 from etcdfix.remediation.audit.record import Record
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step
-from etcdfix.rules import Rule
+from etcdfix.remediation.errors import TransactionNotSent
 from etcdfix.testing.servers import EtcdServer
 from etcdfix.wire.etcd import READ_METHODS
 from tests.support import objects

@@ -22,9 +22,10 @@ from etcdfix.commands.orphans import orphans_report
 from etcdfix.commands.plan import PlanRequest, build_plan
 from etcdfix.commands.scan import ScanRequest, run_scan
 from etcdfix.encryption.config import load_configuration
-from etcdfix.examine import Examiner, Reading
-from etcdfix.examine_all import no_progress
+from etcdfix.examine.all import no_progress
+from etcdfix.examine.one import Examiner, Reading
 from etcdfix.graph.cluster import index_cluster
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.render import SCAN_FORMS
 from etcdfix.report.saved_report import load_report
 from etcdfix.sources import mvcc
@@ -33,7 +34,6 @@ from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd import paging
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
-from etcdfix.storagekey import StorageLayout
 from etcdfix.testing.servers import EtcdServer
 from etcdfix.text.commands import RunOptions
 from tests.support.collecting import ALPHA, CollectingReporter

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import grpc
 import pytest
 
-from etcdfix.model import Confidence
+from etcdfix.model.model import Confidence
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.wal.entries import WriteAheadLog

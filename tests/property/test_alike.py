@@ -14,13 +14,13 @@ import pytest
 
 from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.examine import Examiner
-from etcdfix.examine_all import examine_all, no_progress
-from etcdfix.model import Outcome
+from etcdfix.examine.all import examine_all, no_progress
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.examine.verdicts.kinds import Kinds
+from etcdfix.model.model import Outcome
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.remediation.surroundings import Alike, look_at_all
-from etcdfix.storagekey import StorageLayout
-from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.kinds import Kinds
 from tests.support.attacks import LOCAL, config_map, seal, secret
 from tests.support.decoders import shared_decoder
 from tests.support.memory_source import MemorySource, stored

@@ -17,14 +17,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from etcdfix.errors import RefusedByRule
-from etcdfix.model import StoredValue
+from etcdfix.examine.verdicts.deletability import Deletability, deletability_of, risks_of
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.model.model import StoredValue
+from etcdfix.model.rules import Rule
 from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.datastore import EtcdNow, KeyReading
-from etcdfix.rules import Rule
 from etcdfix.testing.servers import EtcdServer
-from etcdfix.verdicts.deletability import Deletability, deletability_of, risks_of
 from tests.support import objects
 from tests.support.remediation_ground import Ground, Recorded, delete, reached, undo
 from tests.support.thorough import THOROUGH

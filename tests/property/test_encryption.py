@@ -25,9 +25,9 @@ from etcdfix.encryption.kms.envelopes import (
 )
 from etcdfix.encryption.providers import cipher_of
 from etcdfix.encryption.transformer import ResourceTransformers, Transformers
-from etcdfix.errors import ConfigurationError
 from etcdfix.golang.gotime import format_duration, parse_duration
-from etcdfix.model import (
+from etcdfix.model.errors import ConfigurationError
+from etcdfix.model.model import (
     Attempt,
     FailureReason,
     GroupResource,

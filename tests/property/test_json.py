@@ -15,16 +15,18 @@ from hypothesis import strategies as st
 
 from etcdfix.decoding.cbor import decode_map
 from etcdfix.decoding.customresource import CustomResourceInfo
+from etcdfix.decoding.errors import CBORMalformed
 from etcdfix.decoding.kubejson.codec import JSONDecoder
 from etcdfix.decoding.recognise import CBOR_TAG
 from etcdfix.decoding.registry import Registry
 from etcdfix.decoding.schema import load_schema
 from etcdfix.decoding.storagecodecs import Decoder
-from etcdfix.errors import CBORMalformed, DecodeError, JSONMalformed, UnknownEncoding
 from etcdfix.golang import gojson, goyaml
+from etcdfix.golang.errors import JSONMalformed, UnknownEncoding
 from etcdfix.golang.gobase64 import decode, illegal_byte
 from etcdfix.golang.gojson import loads
 from etcdfix.golang.gojsontext import encode_json
+from etcdfix.model.errors import DecodeError
 
 DECODER = Decoder(36)
 JSON = JSONDecoder(load_schema(36), Registry(36))

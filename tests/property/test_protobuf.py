@@ -14,9 +14,9 @@ from etcdfix.decoding.protobuf.strict import StrictDecoder
 from etcdfix.decoding.quantity import FORMAT_WRONG, NUMERIC_WRONG, SUFFIX_WRONG, quantity_error
 from etcdfix.decoding.registry import Registry
 from etcdfix.decoding.schema import load_schema
-from etcdfix.errors import DecodeError
 from etcdfix.golang.goquote import go_quote
-from etcdfix.model import DecodedObject
+from etcdfix.model.errors import DecodeError
+from etcdfix.model.model import DecodedObject
 from etcdfix.testing.protobytes import block, entry, number, object_meta, tag, unknown
 from tests.support.secret_message import secret
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from etcdfix.decoding.customresource import CustomResourceInfo
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.kinds import Kinds
-from etcdfix.storagekey import (
+from etcdfix.model.storagekey import (
     ResourcePrefix,
     StorageCodec,
     StorageLayout,

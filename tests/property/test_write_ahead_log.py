@@ -8,8 +8,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etcdfix.errors import NotALog
-from etcdfix.model import Confidence
+from etcdfix.model.model import Confidence
+from etcdfix.sources.errors import NotALog
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.sources.wal.entries import WriteAheadLog
 from etcdfix.sources.wal.history import LogHistory

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from etcdfix.cli.options import DELETION_RULES
-from etcdfix.model import StoredValue
-from etcdfix.rules import Rule
+from etcdfix.model.model import StoredValue
+from etcdfix.model.rules import Rule
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
 from etcdfix.testing import objects as stored_objects

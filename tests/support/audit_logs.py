@@ -16,15 +16,15 @@ import msgspec
 import pytest
 
 from etcdfix.cli.root import run
-from etcdfix.model import Confidence, Outcome, ServerBehaviour, StoredValue
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.judge import Verdict
+from etcdfix.examine.verdicts.key_loss import KeyCounts
+from etcdfix.model.model import Confidence, Outcome, ServerBehaviour, StoredValue
 from etcdfix.remediation.audit.grounds import Grounds, RecordedAnswer
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Link, Operator, Record, RecordType, Result, Subject, Verb
 from etcdfix.remediation.backup.file import BackupCluster, BackupContent, make_content, record_intent
 from etcdfix.remediation.durable import Step, no_step, open_directory
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.judge import Verdict
-from etcdfix.verdicts.key_loss import KeyCounts
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
 OPERATOR = Operator(os_user="ada", host="node-1", sudo_user="grace", etcd_user="root")

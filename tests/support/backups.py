@@ -8,7 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from etcdfix.model import StoredValue
+from etcdfix.model.model import StoredValue
+from etcdfix.model.rules import Rule
 from etcdfix.remediation.audit.grounds import Grounds
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Result, Verb
@@ -18,7 +19,6 @@ from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.durable import Step, no_step, open_directory
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.report.log import BackupPruning
-from etcdfix.rules import Rule
 from tests.support.audit_logs import KEY, OPERATOR, STORED, content, entry, own_directory, subject
 
 OLD = datetime(2026, 1, 5, 12, tzinfo=UTC)

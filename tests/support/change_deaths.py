@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 import pytest
 
 from etcdfix.cli.root import run
-from etcdfix.errors import RefusedByRule
-from etcdfix.model import Outcome as Verdict
-from etcdfix.model import StoredValue
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.model.model import Outcome as Verdict
+from etcdfix.model.model import StoredValue
+from etcdfix.model.rules import Rule
 from etcdfix.remediation.audit.record import RecordType
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.backup.file import MARKER_SUFFIX, read_backup
 from etcdfix.remediation.cluster import Cluster
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
-from etcdfix.rules import Rule
 from etcdfix.testing.servers import EtcdServer
 from tests.faults.dying_delete import Answer, Mortals, Order
 from tests.support import objects

@@ -17,8 +17,9 @@ import pytest
 from etcdfix.cli.root import run
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.transformer import Transformers, no_plugin
-from etcdfix.examine import Examiner
-from etcdfix.model import StoredValue
+from etcdfix.examine.one import Examiner
+from etcdfix.model.model import StoredValue
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.remediation.audit.record import Record
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.remediation.backup.file import Backup, read_backup
@@ -27,7 +28,6 @@ from etcdfix.remediation.places import RecordPaths
 from etcdfix.sources.base import Source
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
-from etcdfix.storagekey import StorageLayout
 from etcdfix.testing.servers import EtcdServer
 from tests.support.audit_logs import own_directory
 from tests.support.decoders import shared_decoder

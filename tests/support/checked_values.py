@@ -8,8 +8,9 @@ from typing import Any, NamedTuple, cast
 
 from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.copies.model import Copy, Wanted
-from etcdfix.errors import RefusedByRule
-from etcdfix.model import ClusterIdentity
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.model.model import ClusterIdentity
 from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.change import DELETE, Change, ChangeRequest, Check, Chosen, ask
 from etcdfix.remediation.checks import value
@@ -20,7 +21,6 @@ from etcdfix.remediation.facts import Facts
 from etcdfix.remediation.present import Home, Present
 from etcdfix.remediation.surroundings import Alike, Around, SameStart
 from etcdfix.text.commands import RunOptions
-from etcdfix.verdicts.examination import Examination
 
 VALUE: tuple[Check, ...] = tuple(
     check for check in DELETE if check.__module__ == value.__name__ and check is not value.cluster_breaking

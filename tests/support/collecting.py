@@ -8,11 +8,11 @@ from typing import Any
 from etcdfix.commands.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
-from etcdfix.examine_jobs import Jobs
+from etcdfix.examine.jobs import Jobs
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.model import Finding, Header
 from etcdfix.report.scan import ScanReport
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import StorageLayout
 
 REPOSITORY = Path(__file__).parents[2]
 ALPHA = REPOSITORY / "fixtures" / "snapshots" / "alpha"

@@ -13,9 +13,9 @@ from functools import cache
 from typing import Any, Final
 
 from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
-from etcdfix.examine import Reading
+from etcdfix.examine.one import Reading
 from etcdfix.graph.cluster import ClusterIndex, Keep, index_cluster
-from etcdfix.storagekey import StorageLayout
+from etcdfix.model.storagekey import StorageLayout
 from tests.support.golden import golden_folder
 from tests.support.memory_source import MemorySource
 from tests.support.objects import crd

@@ -1,4 +1,4 @@
-"""What tests must not see of the machine that they run on; its places are in ``etcdfix.machine``."""
+"""What tests must not see of the machine that they run on; its places are in ``etcdfix.inputs.machine``."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
-from etcdfix.model import KeptRevision, Revision, StoredValue
+from etcdfix.model.model import KeptRevision, Revision, StoredValue
 from etcdfix.sources.base import Segment, SourceDescription
 from tests.support.bbolt_writer import database, delete, put, revision_key
 from tests.support.memory_source import MemorySource

@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from etcdfix.model import Confidence, Outcome, ServerBehaviour
-from etcdfix.storagekey import StorageLayout
-from etcdfix.verdicts.causes import CATALOGUE, Cause
-from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.deletability import FAILED
-from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.judge import Verdict
+from etcdfix.examine.verdicts.causes import CATALOGUE, Cause
+from etcdfix.examine.verdicts.damage import Damage
+from etcdfix.examine.verdicts.deletability import FAILED
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.examine.verdicts.judge import Verdict
+from etcdfix.model.model import Confidence, Outcome, ServerBehaviour
+from etcdfix.model.storagekey import StorageLayout
 from tests.support.memory_source import stored
 
 LAYOUT = StorageLayout()

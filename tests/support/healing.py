@@ -13,7 +13,7 @@ import pytest
 from etcdfix.apiserver.memory import Memory, remember
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.apiserver.servers import APIAccess, open_all_servers
-from etcdfix.model import ClusterIdentity, GroupResource, StoredValue
+from etcdfix.model.model import ClusterIdentity, GroupResource, StoredValue
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Result, Subject, Verb
 from etcdfix.remediation.backup.file import BackupCluster, record_intent

@@ -11,11 +11,11 @@ from google.protobuf.message import Message
 
 from etcdfix.decoding.consistency import wire_fields
 from etcdfix.decoding.schema import SCALAR_TYPES, kind_rows, load_schema
-from etcdfix.examine import Examiner
+from etcdfix.examine.one import Examiner
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.index import ImpactIndex
+from etcdfix.model.storagekey import StorageLayout, builtin_directories
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import StorageLayout, builtin_directories
 from etcdfix.testing.protobytes import block, unknown
 from etcdfix.wire.descriptors import MessageClasses
 from tests.support.decoders import shared_decoder

@@ -11,12 +11,12 @@ from etcdfix.commands.plan import PlanRequest
 from etcdfix.commands.scan import ScanRequest, run_scan
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.transformer import Transformers, no_plugin
-from etcdfix.examine import Examiner
-from etcdfix.model import KeptRevision, Revision, StoredValue
+from etcdfix.examine.one import Examiner
+from etcdfix.model.model import KeptRevision, Revision, StoredValue
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.render import SCAN_FORMS
 from etcdfix.report.saved_report import load_report
 from etcdfix.sources.base import Source, SourceDescription
-from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions
 from tests.support.decoders import shared_decoder
 from tests.support.impact_objects import Cluster

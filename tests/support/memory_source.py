@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 
-from etcdfix.closing import Closing
-from etcdfix.errors import SourceError
-from etcdfix.model import KeptRevision, Revision, StoredValue
+from etcdfix.model.closing import Closing
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import KeptRevision, Revision, StoredValue
 from etcdfix.sources.base import Segment, SourceDescription
 from etcdfix.sources.pages import Page, paged
 

@@ -8,7 +8,7 @@ from etcdfix.encryption.config import KMSProvider, parse_configuration
 from etcdfix.encryption.kms.envelopes import KMSPlugin
 from etcdfix.encryption.peek import PeekRequest, Structures, peek
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.model import GroupResource, Look, Peek
+from etcdfix.model.model import GroupResource, Look, Peek
 from etcdfix.testing.protobytes import block, object_meta, unknown
 from tests.support import encoders
 

@@ -19,8 +19,10 @@ from etcdfix.copies.finder import parse_named
 from etcdfix.encryption.cipher import turned
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.transformer import Transformers, no_plugin
-from etcdfix.examine import Examiner
-from etcdfix.model import StoredValue
+from etcdfix.examine.one import Examiner
+from etcdfix.model.model import StoredValue
+from etcdfix.model.rules import Rule
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.remediation.audit.record import Operator
 from etcdfix.remediation.backup.file import Backup, read_backup
 from etcdfix.remediation.choice import FixRequest
@@ -28,10 +30,8 @@ from etcdfix.remediation.cluster import Acceptances, Cluster
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.rules import Rule
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
-from etcdfix.storagekey import StorageLayout
 from tests.support import objects
 from tests.support.audit_logs import own_directory
 from tests.support.decoders import shared_decoder

@@ -8,6 +8,10 @@ from typing import Any
 
 import msgspec
 
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.examine.verdicts.key_loss import KeyCounter
+from etcdfix.examine.verdicts.severity import stake_of
+from etcdfix.model.storagekey import display
 from etcdfix.report.document import Step
 from etcdfix.report.finding import finding_from, is_finding, status_cause
 from etcdfix.report.groups import Groups, Member
@@ -16,11 +20,7 @@ from etcdfix.report.render import SCAN_FORMS, Writer
 from etcdfix.report.scan import ScanReport
 from etcdfix.report.tally import CAP, Tally
 from etcdfix.sources.base import Segment
-from etcdfix.storagekey import display
 from etcdfix.text.commands import RunOptions
-from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.key_loss import KeyCounter
-from etcdfix.verdicts.severity import stake_of
 from tests.support.examinations import LAYOUT
 
 CLUSTER = "11111111-2222-3333-4444-555555555555"

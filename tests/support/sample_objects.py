@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from etcdfix.storagekey import ResourcePrefix, StorageCodec, builtin_directories
+from etcdfix.model.storagekey import ResourcePrefix, StorageCodec, builtin_directories
 from tests.support.golden import api_samples, sample_kind
 
 RELEASES = {"v1.34.0": 34, "v1.36.0": 36}

@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
-from etcdfix.model import Outcome
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.model.model import Outcome
 from etcdfix.report.finding import finding_from
 from etcdfix.report.model import Finding, Summary
 from etcdfix.report.render import SCAN_FORMS
 from etcdfix.text.commands import RunOptions
-from etcdfix.verdicts.causes import Cause
 from tests.support.examinations import examination
 from tests.support.reports import conclusion, header, scan_report, source
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from contextlib import ExitStack
 
-from etcdfix.closing import Closing
+from etcdfix.model.closing import Closing
 
 OPEN = ExitStack()
 """What a test of sources opens here is closed at its end."""

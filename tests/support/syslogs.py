@@ -6,7 +6,7 @@ import re
 import socket
 from pathlib import Path
 
-from etcdfix.closing import Closing
+from etcdfix.model.closing import Closing
 
 
 class PlayedSyslog(Closing):

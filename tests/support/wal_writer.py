@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from etcdfix.model import StoredValue
+from etcdfix.model.model import StoredValue
 from etcdfix.sources.base import Segment, SourceDescription
 from etcdfix.testing.protobytes import block, number
 from tests.support import bbolt_writer

@@ -15,14 +15,14 @@ import yaml
 from etcdfix.commands.explain import ExplainRequest, explain_key
 from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
-from etcdfix.examine import Examiner, Reading
-from etcdfix.model import Outcome
+from etcdfix.examine.one import Examiner, Reading
+from etcdfix.model.model import Outcome
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.explain import ExplainReport, Shows, Where
 from etcdfix.report.objects import Viewer
 from etcdfix.report.render import FORMS
 from etcdfix.report.schema import SCHEMAS
 from etcdfix.sources.snapshot import SnapshotSource
-from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions
 from tests.support.alpha_oracle import ORACLE
 from tests.support.collecting import ALPHA, scan

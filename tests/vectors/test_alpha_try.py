@@ -10,10 +10,10 @@ from etcdfix.commands.encryption import whole
 from etcdfix.commands.encryption.try_ import NamedCandidate, TryRequest, try_candidates
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
+from etcdfix.model.scope import ScopeRequest
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.encryption import EncryptionTryReport
-from etcdfix.scope import ScopeRequest
 from etcdfix.sources.snapshot import SnapshotSource
-from etcdfix.storagekey import StorageLayout
 from tests.support.alpha_oracle import CONFIGURATIONS, ORACLE, corrupt_for_the_server
 from tests.support.collecting import ALPHA
 from tests.support.kms_plugin import KMSPlugin, load_keks

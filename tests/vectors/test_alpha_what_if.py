@@ -10,9 +10,9 @@ from etcdfix.commands.encryption import whole
 from etcdfix.commands.encryption.what_if import WhatIfRequest, what_if
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.encryption import ConfigurationChange, WhatIfReport
 from etcdfix.sources.snapshot import SnapshotSource
-from etcdfix.storagekey import StorageLayout
 from tests.support.alpha_oracle import CONFIGURATIONS, RESOURCES, corrupt_for_the_server
 from tests.support.collecting import ALPHA
 from tests.support.kms_plugin import KMSPlugin, load_keks

@@ -21,8 +21,8 @@ from etcdfix.graph.collector import catch_up, collect
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import Action, Decision, Propagation, Stays
 from etcdfix.graph.namespaces import NamespaceState, namespace_state, terminating_namespaces
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.render.machine import Encoder
-from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions
 from tests.support.controllers import Case, cases, look_at, values_before
 from tests.support.golden import VARIABLE, needs_golden

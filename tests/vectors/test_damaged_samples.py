@@ -13,8 +13,8 @@ from etcdfix.decoding.recognise import PROTOBUF_MAGIC
 from etcdfix.decoding.registry import Registry
 from etcdfix.decoding.schema import load_schema
 from etcdfix.decoding.storagecodecs import Decoder
-from etcdfix.errors import DecodeError
-from etcdfix.storagekey import StorageLayout, builtin_directories
+from etcdfix.model.errors import DecodeError
+from etcdfix.model.storagekey import StorageLayout, builtin_directories
 from tests.support.attacks import LOCAL, OTHER, TRUE, seal
 from tests.support.golden import DecoderCase, damaged_cases, hand_made_cases, needs_golden
 

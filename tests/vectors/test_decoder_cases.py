@@ -16,7 +16,7 @@ from etcdfix.decoding.recognise import PROTOBUF_MAGIC
 from etcdfix.decoding.registry import Registry
 from etcdfix.decoding.schema import load_schema
 from etcdfix.decoding.storagecodecs import Decoder
-from etcdfix.errors import DecodeError
+from etcdfix.model.errors import DecodeError
 from tests.support.golden import (
     DecoderCase,
     damaged_cases,

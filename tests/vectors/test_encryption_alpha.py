@@ -15,10 +15,10 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from etcdfix.encryption.config import KMSProvider, load_configuration
+from etcdfix.encryption.errors import KMSRefused
 from etcdfix.encryption.kms.envelopes import WrappedKey
 from etcdfix.encryption.transformer import Transformers, TransformFailed
-from etcdfix.errors import KMSRefused
-from etcdfix.model import FailureReason, GroupResource
+from etcdfix.model.model import FailureReason, GroupResource
 from etcdfix.sources.snapshot import SnapshotSource
 from tests.support.played_plugins import OneAnswer
 

@@ -17,7 +17,7 @@ from etcdfix.encryption.kms.envelopes import (
 from etcdfix.encryption.kms.transformer import derive_key
 from etcdfix.encryption.peek import PeekRequest, Structures, peek
 from etcdfix.encryption.transformer import ResourceTransformers, Transformers, TransformFailed
-from etcdfix.model import FailureReason, GroupResource, Look, PeekState, Plaintext, Undone
+from etcdfix.model.model import FailureReason, GroupResource, Look, PeekState, Plaintext, Undone
 from tests.support import encoders
 from tests.support.played_plugins import OneAnswer
 

@@ -7,7 +7,7 @@ import pytest
 from etcdfix.decoding.protobuf.codec import ProtobufDecoder
 from etcdfix.decoding.registry import Registry
 from etcdfix.decoding.schema import load_schema
-from etcdfix.model import GroupVersionKind
+from etcdfix.model.model import GroupVersionKind
 from tests.support.golden import api_samples, needs_golden, sample_kind
 
 pytestmark = [pytest.mark.golden, needs_golden]

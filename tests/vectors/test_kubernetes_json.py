@@ -19,11 +19,12 @@ from etcdfix.decoding.render.typed import Renderer
 from etcdfix.decoding.schema import load_schema
 from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import load_configuration
+from etcdfix.encryption.errors import TransformError
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.errors import DecodeError, TransformError
 from etcdfix.golang.gojsontext import encode_json, parse_exactly
+from etcdfix.model.errors import DecodeError
+from etcdfix.model.storagekey import StorageCodec, StorageLayout
 from etcdfix.sources.snapshot import SnapshotSource
-from etcdfix.storagekey import StorageCodec, StorageLayout
 from tests.support.collecting import ALPHA
 from tests.support.golden import api_samples, golden_folder, needs_golden, sample_kind
 

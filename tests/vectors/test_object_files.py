@@ -14,10 +14,10 @@ from etcdfix.copies.object import ObjectFile
 from etcdfix.decoding.kubeobject import ObjectReader
 from etcdfix.encryption.encrypt import Sealed, to_storage
 from etcdfix.encryption.transformer import Transformers, no_plugin
-from etcdfix.examine import Examiner
-from etcdfix.model import Outcome, StoredValue
-from etcdfix.storagekey import StorageCodec, StorageLayout, builtin_directories
-from etcdfix.verdicts.examination import Examination
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.model.model import Outcome, StoredValue
+from etcdfix.model.storagekey import StorageCodec, StorageLayout, builtin_directories
 from tests.support.decoders import shared_decoder
 from tests.support.golden import needs_golden
 from tests.support.object_files import saved

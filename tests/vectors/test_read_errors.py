@@ -10,10 +10,10 @@ from typing import Any
 from etcdfix.apiserver.objects import Foretold
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.transformer import Transformers, no_plugin
-from etcdfix.examine import Examiner
-from etcdfix.model import Outcome, StoredValue
+from etcdfix.examine.one import Examiner
+from etcdfix.model.model import Outcome, StoredValue
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.remediation.checks.servers import foretold_of
-from etcdfix.storagekey import StorageLayout
 from tests.support.apiserver.recording import Record, load
 from tests.support.apiserver.requests import Target, target_of
 from tests.support.decoders import shared_decoder

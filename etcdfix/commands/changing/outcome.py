@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from etcdfix.errors import EtcdfixError, RefusedByRule, RemediationRefused
+from etcdfix.model.errors import EtcdfixError, RefusedByRule, RemediationRefused
+from etcdfix.model.storagekey import display
 from etcdfix.remediation.audit.record import Result, Verb, unicode_text
 from etcdfix.remediation.change import Change
 from etcdfix.remediation.commit import ChangeOutcome
@@ -14,7 +15,6 @@ from etcdfix.remediation.intent import DONE
 from etcdfix.report.advice.finding import unsafe_deletion
 from etcdfix.report.change import ChangeReport, FollowUp, Refusal
 from etcdfix.report.origin import TOOL, timestamp
-from etcdfix.storagekey import display
 from etcdfix.text.commands import NO_COMMAND, Command, Part, RunOptions, after_change, scan
 from etcdfix.text.safetext import key_base64, key_word
 from etcdfix.text.words import counted

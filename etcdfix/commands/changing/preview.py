@@ -10,8 +10,11 @@ import msgspec
 from etcdfix.apiserver.objects import Answer
 from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.copies.model import Copy, Freshness, Sameness
+from etcdfix.examine.verdicts.deletability import IDENTITY
+from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.graph.model import Action, Assessment
-from etcdfix.model import ClusterIdentity, Outcome, RepairKind, RepairProof
+from etcdfix.model.model import ClusterIdentity, Outcome, RepairKind, RepairProof
+from etcdfix.model.storagekey import display
 from etcdfix.remediation.change import Change
 from etcdfix.remediation.checks.copy import UNSIGNED_LEASE
 from etcdfix.remediation.checks.undo import speaks_for
@@ -22,11 +25,8 @@ from etcdfix.report.change import Fact, preview_of
 from etcdfix.report.document import Document, Step
 from etcdfix.report.model import Remedy
 from etcdfix.report.tally import Stakes
-from etcdfix.storagekey import display
 from etcdfix.text.commands import RunOptions, explain
 from etcdfix.text.words import counted, fit
-from etcdfix.verdicts.deletability import IDENTITY
-from etcdfix.verdicts.examination import Examination
 
 WARNINGS: Final = (
     "A deletion may break the cluster, and your vendor may not support it.",

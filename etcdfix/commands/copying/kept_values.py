@@ -12,9 +12,9 @@ from operator import itemgetter
 
 import msgspec
 
-from etcdfix.errors import SourceError
-from etcdfix.examine_all import Progress
-from etcdfix.model import KeptRevision, Revision, StoredValue
+from etcdfix.examine.all import Progress
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import KeptRevision, Revision, StoredValue
 from etcdfix.report.rows import SortedRows, turn_of
 from etcdfix.sources.base import Source
 

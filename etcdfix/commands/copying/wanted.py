@@ -11,22 +11,22 @@ from typing import Final
 
 from etcdfix.commands.copying.kept_values import KeptValues
 from etcdfix.copies.model import Wanted
-from etcdfix.errors import SourceError
-from etcdfix.examine import Examiner, Reading
-from etcdfix.examine_all import Ending, Progress, View, examine_all
-from etcdfix.examine_jobs import Helpers, Jobs
-from etcdfix.in_scope import beside, searched_for, values_in
-from etcdfix.model import Outcome, StoredValue
+from etcdfix.examine.all import Ending, Progress, View, examine_all
+from etcdfix.examine.in_scope import beside, searched_for, values_in
+from etcdfix.examine.jobs import Helpers, Jobs
+from etcdfix.examine.one import Examiner, Reading
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.deletability import FAILED
+from etcdfix.examine.verdicts.examination import Examination, PlainCount
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import Outcome, StoredValue
+from etcdfix.model.scope import InRanges, KeyRange
+from etcdfix.model.storagekey import StorageCodec, display
 from etcdfix.report.rows import SortedRows, turn_of
 from etcdfix.report.tally import Stakes
-from etcdfix.scope import InRanges, KeyRange
 from etcdfix.sources.base import Source, has_keys
 from etcdfix.sources.pages import paged
-from etcdfix.storagekey import StorageCodec, display
 from etcdfix.text.words import counted
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.deletability import FAILED
-from etcdfix.verdicts.examination import Examination, PlainCount
 
 _MOST_HISTORIES: Final = 20
 """Keys of which a live etcd is asked for the history; each takes a tenth of a second."""

@@ -10,17 +10,17 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from etcdfix.errors import ConfigurationError, EtcdfixError
+from etcdfix.model.errors import ConfigurationError, EtcdfixError
+from etcdfix.model.side_by_side import run_within
+from etcdfix.model.storagekey import display
 from etcdfix.remediation.members import AlarmKind, name_member, read_alarms
 from etcdfix.report.doctor import Check, State, fail, ok, unknown, warn
-from etcdfix.side_by_side import run_within
 from etcdfix.sources.connection import EtcdConnection, transport_warnings
 from etcdfix.sources.etcd.client import EtcdClient, MemberStatus
 from etcdfix.sources.etcd.endpoints import parse_endpoint
 from etcdfix.sources.etcd.failures import CallFailed
 from etcdfix.sources.etcd.paging import bounds_of
 from etcdfix.sources.etcd.tls import load_tls_material, shown_certificate
-from etcdfix.storagekey import display
 from etcdfix.text.commands import Command, etcdctl, save_snapshot
 from etcdfix.text.words import counted, fit
 from etcdfix.wire.etcd import PERMISSION_READWRITE, PERMISSION_WRITE, ROLE_GET, USER_GET, message

@@ -7,20 +7,20 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from etcdfix.encryption.envelope import transformer_name
-from etcdfix.examine import Examiner, Reading
-from etcdfix.examine_all import Ending, Progress, examine_all
-from etcdfix.examine_jobs import Helpers
+from etcdfix.examine.all import Ending, Progress, examine_all
+from etcdfix.examine.jobs import Helpers
+from etcdfix.examine.one import Examiner, Reading
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.deletability import IDENTITY
+from etcdfix.examine.verdicts.key_loss import THE_KEY, KeyDoubt
+from etcdfix.model.storagekey import likely_prefixes
 from etcdfix.report.advice.whole import PLUGIN_REMEDIES, doubt_in
 from etcdfix.report.doctor import WORST_FIRST, Check, fail, ok, unknown, warn
 from etcdfix.report.model import Summary, TransformerSummary
 from etcdfix.report.tally import Tally
 from etcdfix.sources.base import Source, has_keys
-from etcdfix.storagekey import likely_prefixes
 from etcdfix.text.commands import look, scan
 from etcdfix.text.words import counted, fit
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.deletability import IDENTITY
-from etcdfix.verdicts.key_loss import THE_KEY, KeyDoubt
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.answers import PluginReport

@@ -12,18 +12,19 @@ from etcdfix.apiserver.authorization import VERBS, authorize_all, check_cluster
 from etcdfix.apiserver.client import open_access, require_done
 from etcdfix.apiserver.servers import DEFAULT_TIMEOUT_SECONDS, APIAccess
 from etcdfix.commands.doctoring.etcd import mib
-from etcdfix.errors import NotDurable, why
-from etcdfix.examine import Examiner
+from etcdfix.examine.one import Examiner
 from etcdfix.inputs.ownfiles import HEAD_SUFFIX
 from etcdfix.inputs.releases import LAST_MINOR
-from etcdfix.model import ClusterIdentity
+from etcdfix.model.errors import why
+from etcdfix.model.model import ClusterIdentity
+from etcdfix.model.rules import Rule, acceptance
+from etcdfix.model.side_by_side import run_within
 from etcdfix.remediation.audit.verify import LOG_IS_GONE, is_there, verify
 from etcdfix.remediation.checks.release import misfit, newest_kubelet
 from etcdfix.remediation.durable import open_directory, probe, refuse_foreign_file
+from etcdfix.remediation.errors import NotDurable
 from etcdfix.remediation.places import RecordPaths, lasting_warnings
 from etcdfix.report.doctor import Check, State, fail, ok, unknown, warn
-from etcdfix.rules import Rule, acceptance
-from etcdfix.side_by_side import run_within
 from etcdfix.sources.base import Source
 from etcdfix.text.commands import Command
 from etcdfix.text.words import counted, fit

@@ -25,7 +25,7 @@ from etcdfix.encryption.config_lint import LintLevel, lint
 from etcdfix.encryption.config_rules import parse_group_resource, rule_name
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.encryption.transformer import IDENTITY, Transformers
-from etcdfix.model import KeyOfRule
+from etcdfix.model.model import KeyOfRule
 from etcdfix.report.configurations import LEVELS, CheckFinding, EncryptionCheckReport
 from etcdfix.report.model import ReportConfiguration
 from etcdfix.report.origin import TOOL, shown_file, timestamp

@@ -12,8 +12,8 @@ from etcdfix.commands.encryption.check import short_names
 from etcdfix.encryption.config import EncryptionConfiguration, load_configuration, parse_configuration
 from etcdfix.encryption.config_merge import MADE_BY, merge, merged_file
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.ownfiles import HEAD_SUFFIX
+from etcdfix.model.errors import ConfigurationError
 from etcdfix.remediation.audit.log import RESERVE_SUFFIX
 from etcdfix.remediation.audit.record import Operator, Verb
 from etcdfix.remediation.key_files import KeyFile, log_path, record_key_files

@@ -17,6 +17,7 @@ import msgspec
 from etcdfix.commands.encryption.merge import rules_of
 from etcdfix.commands.encryption.try_ import NamedCandidate, TryRequest, try_candidates
 from etcdfix.copies.bootstrap import Configuration, bootstrap_values
+from etcdfix.copies.errors import OtherHistory
 from etcdfix.copies.finder import Finder, Named
 from etcdfix.copies.log import Log
 from etcdfix.copies.model import Sameness
@@ -25,10 +26,11 @@ from etcdfix.decoding.kubeobject import ObjectReader
 from etcdfix.encryption.bootstrap import RecoveredFile, ServerToken, Stage
 from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
 from etcdfix.encryption.config_text import recovered_file
-from etcdfix.errors import ConfigurationError, DecodeError, EndedEarly, OtherHistory, SourceError
-from etcdfix.examine import Examiner
-from etcdfix.examine_all import Progress, no_progress
-from etcdfix.model import ClusterIdentity
+from etcdfix.examine.all import Progress, no_progress
+from etcdfix.examine.one import Examiner
+from etcdfix.model.errors import ConfigurationError, DecodeError, EndedEarly, SourceError
+from etcdfix.model.model import ClusterIdentity
+from etcdfix.model.storagekey import display
 from etcdfix.remediation.audit.record import Operator
 from etcdfix.remediation.key_files import KeyFile, save_key_files
 from etcdfix.report.configurations import FileRecord
@@ -42,7 +44,6 @@ from etcdfix.report.recover import (
     RecoveredConfiguration,
 )
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import display
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins

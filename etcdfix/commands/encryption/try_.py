@@ -15,11 +15,17 @@ import msgspec
 from etcdfix.commands.encryption.whole import Looked, Whole, keep_example
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.envelope import ENCRYPTED_PREFIX
-from etcdfix.examine import Examiner, Reading
-from etcdfix.examine_all import Progress, View, examine_all, no_progress
-from etcdfix.examine_jobs import Helpers, Jobs
-from etcdfix.in_scope import pages_in, resolved
-from etcdfix.model import Outcome, StoredValue
+from etcdfix.examine.all import Progress, View, examine_all, no_progress
+from etcdfix.examine.in_scope import pages_in, resolved
+from etcdfix.examine.jobs import Helpers, Jobs
+from etcdfix.examine.one import Examiner, Reading
+from etcdfix.examine.spool import Spool
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.deletability import FAILED
+from etcdfix.examine.verdicts.examination import Examination, KeyName, PlainCount
+from etcdfix.model.model import Outcome, StoredValue
+from etcdfix.model.scope import ScopeRequest
+from etcdfix.model.storagekey import display
 from etcdfix.report.document import Step
 from etcdfix.report.encryption import (
     CandidateOnGroup,
@@ -30,15 +36,9 @@ from etcdfix.report.encryption import (
 )
 from etcdfix.report.origin import report_origin, shown_word
 from etcdfix.report.tally import MAX_NAMES, OTHERS
-from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Source
-from etcdfix.spool import Spool
-from etcdfix.storagekey import display
 from etcdfix.text.commands import Part, encryption_merge, fix, scan
 from etcdfix.text.words import counted
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.deletability import FAILED
-from etcdfix.verdicts.examination import Examination, KeyName, PlainCount
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins

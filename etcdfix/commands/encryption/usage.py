@@ -21,26 +21,27 @@ from etcdfix.commands.encryption.whole import (
 from etcdfix.encryption.config_rules import parse_group_resource
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.errors import BackupUnreadable, SourceError
-from etcdfix.examine import Examiner
-from etcdfix.examine_all import Progress, View, examine_all, no_progress
-from etcdfix.examine_jobs import Helpers, Jobs
-from etcdfix.model import Outcome, StoredValue, key_id_digest
+from etcdfix.examine.all import Progress, View, examine_all, no_progress
+from etcdfix.examine.jobs import Helpers, Jobs
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.deletability import FAILED, IDENTITY
+from etcdfix.examine.verdicts.examination import Examination, KeyName, PlainCount
+from etcdfix.examine.verdicts.plaintext import is_surely_unencrypted
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import Outcome, StoredValue, key_id_digest
+from etcdfix.model.storagekey import ResourcePrefix
 from etcdfix.remediation.backup.file import read_backup
 from etcdfix.remediation.backup.folder import FileKind, look_into
+from etcdfix.remediation.errors import BackupUnreadable
 from etcdfix.report.document import Step
 from etcdfix.report.encryption import EncryptionUsageReport, KeyUsage, key_fields
 from etcdfix.report.origin import report_origin, shown_word
 from etcdfix.report.tally import MAX_NAMES, OTHERS
 from etcdfix.sources.base import Source
 from etcdfix.sources.several import SeveralSources
-from etcdfix.storagekey import ResourcePrefix
 from etcdfix.text.commands import Command, Part, look, scan
 from etcdfix.text.words import counted
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.deletability import FAILED, IDENTITY
-from etcdfix.verdicts.examination import Examination, KeyName, PlainCount
-from etcdfix.verdicts.plaintext import is_surely_unencrypted
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins

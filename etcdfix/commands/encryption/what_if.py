@@ -20,10 +20,13 @@ from etcdfix.commands.encryption.whole import (
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.config_rules import parse_group_resource
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.errors import ConfigurationError
-from etcdfix.examine import Examiner
-from etcdfix.examine_all import Progress, View, examine_each, no_progress
-from etcdfix.model import GroupResource, KeyOfRule, Outcome, ServerBehaviour
+from etcdfix.examine.all import Progress, View, examine_each, no_progress
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
+from etcdfix.examine.verdicts.deletability import FAILED, IDENTITY, LOST_KEY
+from etcdfix.examine.verdicts.examination import Examination, KeyName
+from etcdfix.model.errors import ConfigurationError
+from etcdfix.model.model import GroupResource, KeyOfRule, Outcome, ServerBehaviour
 from etcdfix.report.document import Step
 from etcdfix.report.encryption import (
     ConfigurationChange,
@@ -38,9 +41,6 @@ from etcdfix.report.tally import MAX_NAMES, OTHERS
 from etcdfix.sources.base import Source
 from etcdfix.text.commands import explain
 from etcdfix.text.words import counted
-from etcdfix.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
-from etcdfix.verdicts.deletability import FAILED, IDENTITY, LOST_KEY
-from etcdfix.verdicts.examination import Examination, KeyName
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins

@@ -11,15 +11,15 @@ import msgspec
 
 from etcdfix.encryption.config_rules import parse_group_resource
 from etcdfix.encryption.envelope import ENCRYPTED_PREFIX
-from etcdfix.errors import EndedEarly
-from etcdfix.examine import Reading
-from etcdfix.examine_all import Ending
-from etcdfix.model import GroupResource
+from etcdfix.examine.all import Ending
+from etcdfix.examine.one import Reading
+from etcdfix.examine.verdicts.plaintext import bits_off
+from etcdfix.model.errors import EndedEarly
+from etcdfix.model.model import GroupResource
+from etcdfix.model.storagekey import display, likely_prefixes
 from etcdfix.report.origin import shown_word
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import display, likely_prefixes
 from etcdfix.text.commands import NO_COMMAND, Command
-from etcdfix.verdicts.plaintext import bits_off
 
 MAIN_NOT_READ: Final = "the main etcd was not read, but another one"
 _SAMPLE: Final = 200

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Final
 
 import etcdfix
-from etcdfix.errors import ConfigurationError
+from etcdfix.examine.verdicts.causes import CATALOGUE, Cause
+from etcdfix.examine.verdicts.deletability import deletability_of_cause, risks_of_cause
+from etcdfix.examine.verdicts.server_messages import SERVER_MESSAGES
+from etcdfix.examine.verdicts.severity import severities_of_cause
+from etcdfix.model.errors import ConfigurationError
 from etcdfix.report.cause import CauseList, CausePage, CauseSummary, PageSection
 from etcdfix.report.origin import TOOL, timestamp
 from etcdfix.text.safetext import safe_text
-from etcdfix.verdicts.causes import CATALOGUE, Cause
-from etcdfix.verdicts.deletability import deletability_of_cause, risks_of_cause
-from etcdfix.verdicts.server_messages import SERVER_MESSAGES
-from etcdfix.verdicts.severity import severities_of_cause
 
 _PACKAGE: Final = Path(etcdfix.__file__).parent
 _INSTALLED: Final = _PACKAGE / "cause_pages"

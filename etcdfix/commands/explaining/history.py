@@ -14,18 +14,18 @@ from typing import Any, Final
 import msgspec
 
 from etcdfix.copies.log import Log
-from etcdfix.errors import SourceError
-from etcdfix.examine import Examiner
-from etcdfix.examine_all import Progress
-from etcdfix.model import Confidence, KeptRevision, Outcome, digest_of
+from etcdfix.examine.all import Progress
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.verdicts.deletability import FAILED
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import Confidence, KeptRevision, Outcome, digest_of
 from etcdfix.report.explain import History, KeptWrite
 from etcdfix.report.objects import Form, Viewer
 from etcdfix.sources.base import Source
 from etcdfix.sources.wal.model import LoggedWrite, WriteKind
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.words import fit
-from etcdfix.verdicts.deletability import FAILED
-from etcdfix.verdicts.examination import Examination
 
 _MOST: Final = 100
 """So many writes are told, the newest; all are examined and counted."""

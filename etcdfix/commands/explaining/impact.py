@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
-from etcdfix.errors import SourceError
+from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.graph.assess import assess
 from etcdfix.graph.cluster import ClusterIndex
 from etcdfix.graph.deletion import forecast, refusal, usual_policy
@@ -14,14 +14,14 @@ from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import Action, Collection, DeletionResult, Propagation
 from etcdfix.graph.namespaces import freed_by, is_served
 from etcdfix.graph.tables import UNDETERMINED
-from etcdfix.model import Outcome
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import Outcome
+from etcdfix.model.storagekey import StorageCodec, display
 from etcdfix.report.impact import Impact
 from etcdfix.report.model import Remedy
 from etcdfix.report.origin import same_fields
-from etcdfix.storagekey import StorageCodec, display
 from etcdfix.text.commands import NO_COMMAND, Command, kubectl, look
 from etcdfix.text.words import counted
-from etcdfix.verdicts.examination import Examination
 
 POLICIES: Final = tuple(policy.lower() for policy in Propagation)
 """How an object can be deleted through the API, as kubectl calls it."""

@@ -8,21 +8,21 @@ from typing import Any, Final
 from etcdfix.decoding.layout import plaintext_layout
 from etcdfix.encryption.layout import envelope_layout
 from etcdfix.encryption.transformer import ConfiguredKey
-from etcdfix.errors import EndedEarly, SourceError
-from etcdfix.examine import Examiner
-from etcdfix.examine_all import Examining, Progress, examine_all
-from etcdfix.model import Attempt, FailureReason, Part
+from etcdfix.examine.all import Examining, Progress, examine_all
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.deletability import FAILED, IDENTITY, Deletability, deletability_of
+from etcdfix.examine.verdicts.examination import Examination, KeyName
+from etcdfix.examine.verdicts.key_loss import THE_KEY, KeyCounter, KeyDoubt
+from etcdfix.examine.verdicts.observation import Observation
+from etcdfix.examine.verdicts.ruled_out import ruled_out
+from etcdfix.model.errors import EndedEarly, SourceError
+from etcdfix.model.model import Attempt, FailureReason, Part
+from etcdfix.model.storagekey import StorageCodec
 from etcdfix.report.explain import AttemptResult, KeyAttempt, LayoutPart, Siblings, Where
 from etcdfix.report.finding import finding_from
 from etcdfix.sources.base import Source
 from etcdfix.sources.pages import ValuesPage
-from etcdfix.storagekey import StorageCodec
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.deletability import FAILED, IDENTITY, Deletability, deletability_of
-from etcdfix.verdicts.examination import Examination, KeyName
-from etcdfix.verdicts.key_loss import THE_KEY, KeyCounter, KeyDoubt
-from etcdfix.verdicts.observation import Observation
-from etcdfix.verdicts.ruled_out import ruled_out
 
 _ENCRYPTED = b"k8s:enc:"
 

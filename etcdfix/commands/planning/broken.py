@@ -8,20 +8,20 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from etcdfix.errors import SourceError
+from etcdfix.examine.maybe_newer import NOT_THE_OBJECT, Similarity, SimilarValues, in_our_tables
+from etcdfix.examine.spool import Spool
+from etcdfix.examine.verdicts.deletability import FAILED, Deletability, deletability_of
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.examine.verdicts.kinds import Kinds, Part
 from etcdfix.graph.assess import came_out
-from etcdfix.maybe_newer import NOT_THE_OBJECT, Similarity, SimilarValues, in_our_tables
-from etcdfix.model import GroupResource, Outcome, digest_of
+from etcdfix.inputs.temporary import temporary_directory
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import GroupResource, Outcome, digest_of
+from etcdfix.model.storagekey import display
 from etcdfix.report.plan import LeftOut
 from etcdfix.report.rows import SortedRows
 from etcdfix.report.saved_report import ReportedFinding, SavedFindings
-from etcdfix.spool import Spool
-from etcdfix.storagekey import display
-from etcdfix.temporary import temporary_directory
 from etcdfix.text.safetext import key_base64, safe_text
-from etcdfix.verdicts.deletability import FAILED, Deletability, deletability_of
-from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.kinds import Kinds, Part
 
 _BROKEN: Final = FAILED | {Outcome.INCONSISTENT, Outcome.UNDETERMINED}
 

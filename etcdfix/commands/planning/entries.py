@@ -11,7 +11,21 @@ import msgspec
 from etcdfix.commands.planning.broken import Broken, Gathered
 from etcdfix.commands.planning.steps import kms_step
 from etcdfix.copies.model import Copy, Freshness, Place, Sameness, Way
-from etcdfix.examine import Examiner
+from etcdfix.copies.rescued import SavedObject
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.readable_revision import ReadableRevisions
+from etcdfix.examine.verdicts.damage import Damage
+from etcdfix.examine.verdicts.deletability import IDENTITY, Deletability, deletability_of, is_repairable
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.examine.verdicts.key_loss import (
+    BY_NUMBERS,
+    NOT_THE_KEY,
+    THE_KEY,
+    KeyCounter,
+    KeyDoubt,
+    needed_for,
+)
+from etcdfix.examine.verdicts.protected import protected_reason
 from etcdfix.graph.assess import assess
 from etcdfix.graph.contents import ContentReader
 from etcdfix.graph.index import ImpactIndex
@@ -19,20 +33,13 @@ from etcdfix.graph.model import Action, Assessment
 from etcdfix.graph.recreation import MAKERS, TOKEN_TYPE, Recreation, shown, who_recreates
 from etcdfix.graph.users import by_role
 from etcdfix.graph.uses import Role
-from etcdfix.model import Outcome, ReadableRevision
-from etcdfix.readable_revision import ReadableRevisions
+from etcdfix.model.model import Outcome, ReadableRevision
+from etcdfix.model.rules import Rule, acceptance
 from etcdfix.remediation.offers import at_hand
 from etcdfix.report.plan import PlanEntry, declaration, is_breaking
-from etcdfix.rescued import SavedObject
-from etcdfix.rules import Rule, acceptance
 from etcdfix.sources.base import Source
 from etcdfix.text.commands import NO_COMMAND, Command, Part, RunOptions, delete
 from etcdfix.text.safetext import quote_command
-from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.deletability import IDENTITY, Deletability, deletability_of, is_repairable
-from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.key_loss import BY_NUMBERS, NOT_THE_KEY, THE_KEY, KeyCounter, KeyDoubt, needed_for
-from etcdfix.verdicts.protected import protected_reason
 
 if TYPE_CHECKING:
     from etcdfix.commands.plan import PlanRequest

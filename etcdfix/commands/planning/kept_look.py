@@ -22,23 +22,24 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.errors import RefusedByRule, RevisionCompacted, SourceError, SourceUnreachable
-from etcdfix.examine import Examiner
-from etcdfix.examine_all import Progress, View, examine_all, look_last
+from etcdfix.examine.all import Progress, View, examine_all, look_last
+from etcdfix.examine.maybe_newer import SimilarValues, similarity_of
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.verdicts.deletability import FAILED, IDENTITY
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.examine.verdicts.key_ledger import KeyLedger
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.contents import LEARNED_PATHS
-from etcdfix.maybe_newer import SimilarValues, similarity_of
-from etcdfix.model import Outcome, StoredValue
+from etcdfix.model.errors import RefusedByRule, SourceError, SourceUnreachable
+from etcdfix.model.model import Outcome, StoredValue
+from etcdfix.model.rules import Rule, refuse
+from etcdfix.model.storagekey import API_SERVICE_PATH, CRD_PATH, StorageLayout
 from etcdfix.remediation.cluster import Cluster, encrypted, looks_enveloped
 from etcdfix.remediation.datastore import EtcdNow, KeyReading, Landmarks
 from etcdfix.remediation.surroundings import FRESH, Alike, Around, See, is_unread, note_unread
-from etcdfix.rules import Rule, refuse
+from etcdfix.sources.errors import RevisionCompacted
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.live import LiveSource
-from etcdfix.storagekey import API_SERVICE_PATH, CRD_PATH, StorageLayout
-from etcdfix.verdicts.deletability import FAILED, IDENTITY
-from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.key_ledger import KeyLedger
 
 _KEPT_OF_A_VALUE: Final = 8 << 10
 _MOST_LOOKS: Final = 3

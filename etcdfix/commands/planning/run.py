@@ -25,9 +25,11 @@ from etcdfix.commands.planning.kept_look import KeptLook
 from etcdfix.copies.finder import parse_named
 from etcdfix.copies.model import Place
 from etcdfix.encryption.config import read_configuration
-from etcdfix.errors import ConfigurationError, EndedEarly, RefusedByRule
-from etcdfix.examine_all import Progress, no_progress
-from etcdfix.model import ClusterIdentity, digest_of
+from etcdfix.examine.all import Progress, no_progress
+from etcdfix.model.errors import ConfigurationError, EndedEarly, RefusedByRule
+from etcdfix.model.model import ClusterIdentity, digest_of
+from etcdfix.model.rules import Rule, refuse
+from etcdfix.model.storagekey import display
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.change import Change, ChangeRequest, Confirmer
 from etcdfix.remediation.checks.plan import MOST_AGE_OF_A_RUN, check_fits, expectation_by, refuse_plan
@@ -51,8 +53,6 @@ from etcdfix.remediation.run import (
 from etcdfix.report.origin import same_fields
 from etcdfix.report.plan import Decision, DeletionPlan
 from etcdfix.report.planfile import decided_digest
-from etcdfix.rules import Rule, refuse
-from etcdfix.storagekey import display
 from etcdfix.text.commands import RunOptions
 from etcdfix.text.commands import plan as make_plan
 from etcdfix.text.safetext import quote_command, safe_text

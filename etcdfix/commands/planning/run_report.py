@@ -9,8 +9,9 @@ from typing import Final
 from etcdfix.commands.changing.outcome import audit_fields, outcome_fields, refusal_by, settling
 from etcdfix.commands.changing.preview import WARNINGS, cluster_facts
 from etcdfix.commands.planning.run import Ran, Run
-from etcdfix.errors import EtcdfixError
-from etcdfix.model import ClusterIdentity
+from etcdfix.model.errors import EtcdfixError
+from etcdfix.model.model import ClusterIdentity
+from etcdfix.model.storagekey import display
 from etcdfix.remediation.audit.record import unicode_text
 from etcdfix.remediation.cluster import Cluster
 from etcdfix.remediation.run import leaving_out
@@ -18,7 +19,6 @@ from etcdfix.report.change import Fact, FollowUp, PlanRunReport, RunObject, prev
 from etcdfix.report.document import Column, Document, Kind, Table
 from etcdfix.report.origin import TOOL, timestamp
 from etcdfix.report.plan import Decision, DeletionPlan
-from etcdfix.storagekey import display
 from etcdfix.text.commands import scan
 from etcdfix.text.safetext import key_base64, quote_command, safe_text
 from etcdfix.text.words import counted

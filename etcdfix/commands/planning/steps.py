@@ -10,9 +10,10 @@ from typing import Final
 
 import msgspec
 
+from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.graph.model import Risk
 from etcdfix.graph.recreation import ComesBack
-from etcdfix.model import Outcome
+from etcdfix.model.model import Outcome
 from etcdfix.report.advice.finding import undetermined_way
 from etcdfix.report.advice.ways import recovered_configuration
 from etcdfix.report.model import Remedy
@@ -21,7 +22,6 @@ from etcdfix.report.rows import Rows, SortedRows
 from etcdfix.text import commands
 from etcdfix.text.commands import Command, Part, RunOptions
 from etcdfix.text.words import counted
-from etcdfix.verdicts.causes import Cause
 
 _STAGES: Final = [ComesBack.NOT_NEEDED, ComesBack.BY_ITSELF, ComesBack.AFTER_A_STEP, ComesBack.NO]
 _RISKS: Final = [risk.value for risk in Risk]

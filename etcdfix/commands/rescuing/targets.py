@@ -7,15 +7,15 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from etcdfix.apiserver.objects import APIObject
-from etcdfix.errors import ConfigurationError
-from etcdfix.examine import Examiner
-from etcdfix.in_scope import resolved, values_in
-from etcdfix.model import GroupResource
+from etcdfix.examine.in_scope import resolved, values_in
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.verdicts.deletability import FAILED, KMS_DOUBTS
+from etcdfix.model.errors import ConfigurationError
+from etcdfix.model.model import GroupResource
+from etcdfix.model.scope import ScopeRequest
+from etcdfix.model.storagekey import NO_OBJECTS, StorageLayout, api_path, display
 from etcdfix.report.saved_report import SavedReport
-from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import NO_OBJECTS, StorageLayout, api_path, display
-from etcdfix.verdicts.deletability import FAILED, KMS_DOUBTS
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,12 +9,12 @@ import msgspec
 
 from etcdfix.apiserver.memory import Memory, Remembered
 from etcdfix.commands.rescuing.targets import Target
-from etcdfix.errors import RefusedByRule
+from etcdfix.copies.rescued import Fit, SavedObject, fit_of
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.model.rules import Rule, refuse
+from etcdfix.model.storagekey import display
 from etcdfix.report.model import Remedy
 from etcdfix.report.rescue import Rescued, RescuedObject
-from etcdfix.rescued import Fit, SavedObject, fit_of
-from etcdfix.rules import Rule, refuse
-from etcdfix.storagekey import display
 from etcdfix.text import commands
 from etcdfix.text.commands import Part, RunOptions
 from etcdfix.text.safetext import key_base64, key_word

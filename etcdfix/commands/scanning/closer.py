@@ -8,22 +8,22 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.claims import KEY_NAME_CHECK, PREDECESSOR_CHECK
 from etcdfix.copies.elsewhere import home_of
 from etcdfix.copies.model import Home
-from etcdfix.errors import SourceError
-from etcdfix.examine import Examiner, Reading
-from etcdfix.model import Evidence
-from etcdfix.readable_revision import ReadableRevisions, Sought
-from etcdfix.repair import unasked
+from etcdfix.examine.claims import KEY_NAME_CHECK, PREDECESSOR_CHECK
+from etcdfix.examine.one import Examiner, Reading
+from etcdfix.examine.readable_revision import ReadableRevisions, Sought
+from etcdfix.examine.repair import unasked
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.examination import Examination, KeyName
+from etcdfix.examine.verdicts.judge import Verdict
+from etcdfix.examine.verdicts.kinds import MOST_KINDS
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import Evidence
+from etcdfix.model.storagekey import display
 from etcdfix.report.compact import with_evidence
 from etcdfix.report.model import DoubtfulNames
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import display
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.examination import Examination, KeyName
-from etcdfix.verdicts.judge import Verdict
-from etcdfix.verdicts.kinds import MOST_KINDS
 
 # Causes of a value that may lie under a name that is not its own.
 _NAME_IN_DOUBT: Final = frozenset(

@@ -11,10 +11,15 @@ import msgspec
 
 from etcdfix.commands.scanning.closer import CloserLook
 from etcdfix.copies.model import THE_VALUE
-from etcdfix.examine import PLAIN, Examiner
-from etcdfix.examine_all import View
-from etcdfix.model import Outcome, ReadableRevision, ServerBehaviour
-from etcdfix.readable_revision import Sought
+from etcdfix.examine.all import View
+from etcdfix.examine.one import PLAIN, Examiner
+from etcdfix.examine.readable_revision import Sought
+from etcdfix.examine.spool import Spool
+from etcdfix.examine.verdicts.examination import Examination, PlainCount
+from etcdfix.examine.verdicts.key_loss import KeyCounter
+from etcdfix.examine.verdicts.severity import stake_of
+from etcdfix.model.model import Outcome, ReadableRevision, ServerBehaviour
+from etcdfix.model.storagekey import ResourcePrefix, StorageLayout, display
 from etcdfix.remediation.offers import at_hand, remedy_of, saved_of
 from etcdfix.report.advice.finding import Beside, ways_out
 from etcdfix.report.advice.ways import first_way
@@ -26,11 +31,6 @@ from etcdfix.report.model import COUNTED, Finding, NewFindings, Remedy, Summary
 from etcdfix.report.render import Writer
 from etcdfix.report.tally import Tally
 from etcdfix.sources.base import Source
-from etcdfix.spool import Spool
-from etcdfix.storagekey import ResourcePrefix, StorageLayout, display
-from etcdfix.verdicts.examination import Examination, PlainCount
-from etcdfix.verdicts.key_loss import KeyCounter
-from etcdfix.verdicts.severity import stake_of
 
 if TYPE_CHECKING:
     from etcdfix.commands.scan import ScanRequest

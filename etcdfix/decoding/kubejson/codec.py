@@ -18,15 +18,16 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from etcdfix.decoding.consistency import ROLLBACK_ANNOTATION, ROLLBACK_VERSIONS, check_rollback, utf8_fault
+from etcdfix.decoding.errors import ConversionFailed, KindUnknown
 from etcdfix.decoding.kubejson.fast import Structs
 from etcdfix.decoding.kubejson.gotypes import GoTypes
 from etcdfix.decoding.kubejson.strict import Unmarshalled, unmarshal, unmarshal_internal
 from etcdfix.decoding.registry import INTERNAL_VERSION, RegisteredKind, Registry
 from etcdfix.decoding.schema import Schema
-from etcdfix.errors import ConversionFailed, JSONMalformed, KindUnknown
 from etcdfix.golang import gojson
+from etcdfix.golang.errors import JSONMalformed
 from etcdfix.golang.gojson import Token
-from etcdfix.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
+from etcdfix.model.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
 
 SNIFFING: Final = "couldn't get version/kind; json parse error: "
 _SNIFFED_STRUCT: Final = (

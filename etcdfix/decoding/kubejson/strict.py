@@ -23,10 +23,10 @@ import msgspec
 from etcdfix.decoding.consistency import MAX_INCONSISTENCIES, ROLLBACK_ANNOTATION, utf8_fault
 from etcdfix.decoding.kubejson.gotypes import STRING, GoType, GoTypes
 from etcdfix.decoding.quantity import quantity_error
-from etcdfix.errors import JSONMalformed
 from etcdfix.golang import gobase64, gojson, gotime
+from etcdfix.golang.errors import JSONMalformed
 from etcdfix.golang.gojson import Token
-from etcdfix.model import Inconsistency
+from etcdfix.model.model import Inconsistency
 
 _KIND_WORDS: Final = {"{": "object", "[": "array", '"': "string", "t": "bool", "f": "bool", "0": "number"}
 _INT_BOUNDS: Final = {

@@ -27,12 +27,12 @@ from etcdfix.decoding.consistency import (
     inconsistencies,
     parse_whole,
 )
+from etcdfix.decoding.errors import ConversionFailed, KindUnknown
 from etcdfix.decoding.protobuf.envelope import Envelope, parse_envelope
 from etcdfix.decoding.protobuf.strict import Decoded, Node, StrictDecoder
 from etcdfix.decoding.registry import INTERNAL_VERSION, RegisteredKind, Registry
 from etcdfix.decoding.schema import Schema
-from etcdfix.errors import ConversionFailed, KindUnknown
-from etcdfix.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
+from etcdfix.model.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
 
 ENCODING: Final = "protobuf"
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import msgspec
 
+from etcdfix.decoding.errors import ProtobufMalformed
 from etcdfix.decoding.protobuf.strict import MAX_FIELD_NUMBER, Refused, StrictDecoder, read_varint, skip_field
 from etcdfix.decoding.recognise import PROTOBUF_MAGIC
 from etcdfix.decoding.schema import load_schema
-from etcdfix.errors import ProtobufMalformed
 
 _UNKNOWN = "k8s.io.apimachinery.pkg.runtime.Unknown"
 

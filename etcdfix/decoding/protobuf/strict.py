@@ -18,9 +18,9 @@ from functools import cached_property
 from struct import unpack_from
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from etcdfix.decoding.errors import ProtobufMalformed
 from etcdfix.decoding.quantity import quantity_error
 from etcdfix.decoding.schema import Field, MessageType, Schema
-from etcdfix.errors import ProtobufMalformed
 from etcdfix.wire import varint
 
 Node: TypeAlias = dict[int, Any]

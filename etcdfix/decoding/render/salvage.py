@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NamedTuple
 
+from etcdfix.decoding.errors import ProtobufMalformed
 from etcdfix.decoding.protobuf.envelope import parse_envelope
 from etcdfix.decoding.protobuf.strict import Refused, StrictDecoder, read_varint, skip_field
 from etcdfix.decoding.recognise import PROTOBUF_MAGIC
 from etcdfix.decoding.schema import load_schema
-from etcdfix.errors import ProtobufMalformed
 from etcdfix.golang import gojson
 from etcdfix.golang.gojsontext import parse_exactly
 

@@ -21,8 +21,8 @@ from etcdfix.decoding import quantity
 from etcdfix.decoding.protobuf.strict import Node
 from etcdfix.decoding.render import fieldorder
 from etcdfix.decoding.schema import Field, MessageType, Schema
-from etcdfix.errors import JSONMalformed
 from etcdfix.golang import gotime
+from etcdfix.golang.errors import JSONMalformed
 from etcdfix.golang.gojsontext import parse_exactly
 
 PARSED: Final = 0

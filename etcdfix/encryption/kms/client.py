@@ -32,7 +32,7 @@ from etcdfix.encryption.kms.answers import (
 )
 from etcdfix.encryption.kms.envelopes import KEY_ID_MAX_SIZE, WrappedKey
 from etcdfix.golang.goquote import go_quote
-from etcdfix.interruptions import interruptions_held
+from etcdfix.model.interruptions import interruptions_held
 from etcdfix.wire.descriptors import ReadMethod
 from etcdfix.wire.kms import V1_DECRYPT, V1_VERSION, V2_DECRYPT, V2_STATUS, message
 

@@ -22,8 +22,9 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from etcdfix.errors import KMSError, aggregate
+from etcdfix.encryption.errors import KMSError
 from etcdfix.golang.goquote import withheld
+from etcdfix.model.errors import aggregate
 from etcdfix.wire.varint import MAX_BYTES, read_varint
 
 KEY_ID_MAX_SIZE = 1024

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 
-from etcdfix.closing import Closing
 from etcdfix.encryption.config import KMSProvider
 from etcdfix.encryption.config_rules import socket_path
 from etcdfix.encryption.kms.answers import PluginClient, PluginReport
 from etcdfix.encryption.kms.pacing import Clock
 from etcdfix.encryption.kms.session import PluginSession
-from etcdfix.errors import ConfigurationError
 from etcdfix.golang.goquote import go_quote
+from etcdfix.model.closing import Closing
+from etcdfix.model.errors import ConfigurationError
 
 MAX_RATE = 50.0
 DEFAULT_PATIENCE_SECONDS = 30.0

@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from etcdfix.encryption.errors import KMSRefused, KMSUnreachable
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.kms.answers import (
     Answer,
@@ -30,8 +31,7 @@ from etcdfix.encryption.kms.answers import (
 )
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
 from etcdfix.encryption.kms.pacing import Breaker, Clock, Coming, RateLimit, Turns
-from etcdfix.errors import KMSRefused, KMSUnreachable
-from etcdfix.interruptions import interruptions_held
+from etcdfix.model.interruptions import interruptions_held
 
 CACHE_SIZE = 20_000
 QUEUE_SIZE = 1_000

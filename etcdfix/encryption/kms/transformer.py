@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hmac import HMAC
 
 from etcdfix.encryption.cipher import TOO_SHORT_ERROR, Flip
+from etcdfix.encryption.errors import KMSRefused, KMSUnreachable
 from etcdfix.encryption.kms.envelopes import (
     EncryptedObject,
     KMSEnvelopeInvalid,
@@ -35,8 +36,7 @@ from etcdfix.encryption.kms.envelopes import (
 )
 from etcdfix.encryption.providers.aescbc import AESCBCCipher
 from etcdfix.encryption.providers.aesgcm import NONCE_SIZE, AESGCMCipher
-from etcdfix.errors import KMSRefused, KMSUnreachable
-from etcdfix.model import Attempt, FailureReason, Plaintext, PluginRecord
+from etcdfix.model.model import Attempt, FailureReason, Plaintext, PluginRecord
 
 _AES_KEY_SIZES = frozenset({16, 24, 32})
 INFO_SIZE = 32

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.padding import PKCS7
 
 from etcdfix.encryption.cipher import TOO_SHORT_ERROR, Flip
 from etcdfix.encryption.known_starts import START_SIZE_CBC
-from etcdfix.model import Attempt, FailureReason
+from etcdfix.model.model import Attempt, FailureReason
 
 BLOCK_SIZE = 16
 NOT_BLOCK_MULTIPLE_ERROR = "the stored data is not a multiple of the block size"

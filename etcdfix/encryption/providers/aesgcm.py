@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR, ECB
 
 from etcdfix.encryption.cipher import TOO_SHORT_ERROR, Flip, difference, single_bit
 from etcdfix.encryption.known_starts import START_SIZE
-from etcdfix.model import Attempt, FailureReason
+from etcdfix.model.model import Attempt, FailureReason
 
 NONCE_SIZE = 12
 TAG_SIZE = 16

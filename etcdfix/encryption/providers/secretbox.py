@@ -24,7 +24,7 @@ from nacl.exceptions import CryptoError
 
 from etcdfix.encryption.cipher import TOO_SHORT_ERROR, Flip, difference, single_bit, turned
 from etcdfix.encryption.known_starts import START_SIZE
-from etcdfix.model import Attempt, FailureReason
+from etcdfix.model.model import Attempt, FailureReason
 
 NONCE_SIZE = 24
 TAG_SIZE = 16

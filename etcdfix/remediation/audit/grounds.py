@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from etcdfix.model import ClusterIdentity
-from etcdfix.verdicts.key_loss import KeyCounts
+from etcdfix.examine.verdicts.key_loss import KeyCounts
+from etcdfix.model.model import ClusterIdentity
 
 
 class RecordedAnswer(msgspec.Struct, frozen=True):

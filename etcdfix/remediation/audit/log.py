@@ -21,9 +21,9 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.closing import Closing
-from etcdfix.errors import AuditError, AuditLogLocked, NotDurable, UnsafePlace, why
 from etcdfix.inputs.ownfiles import HEAD_SUFFIX, LOCK_SUFFIX, MAX_RECORD_SIZE
+from etcdfix.model.closing import Closing
+from etcdfix.model.errors import why
 from etcdfix.remediation.audit.record import (
     BEGINNING,
     Draft,
@@ -51,6 +51,7 @@ from etcdfix.remediation.audit.verify import (
     refuse_broken,
 )
 from etcdfix.remediation.durable import SafeDirectory, Step, announced, no_step, open_directory, write_fully
+from etcdfix.remediation.errors import AuditError, AuditLogLocked, NotDurable, UnsafePlace
 
 RESERVE_SUFFIX: Final = ".reserve"
 """The file that keeps the room is the log's name and this."""

@@ -27,7 +27,7 @@ from msgspec import Meta
 from etcdfix import __version__
 from etcdfix.copies.model import Way
 from etcdfix.inputs.ownfiles import ANNOTATION_PREFIX, MAX_RECORD_SIZE, RECORD_API_VERSION, RECORD_KIND
-from etcdfix.model import ClusterIdentity
+from etcdfix.model.model import ClusterIdentity
 from etcdfix.remediation.audit.grounds import Grounds
 from etcdfix.text.safetext import safe_json, shown_key
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from etcdfix.model import StoredValue, digest_of
+from etcdfix.model.model import StoredValue, digest_of
 from etcdfix.remediation.audit.record import Record, RecordType, Result, Verb
 from etcdfix.remediation.audit.verify import is_there, read_records
 

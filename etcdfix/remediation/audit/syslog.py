@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from etcdfix.errors import ConfigurationError, why
+from etcdfix.model.errors import ConfigurationError, why
 from etcdfix.remediation.audit.record import Link
 from etcdfix.text.safetext import safe_text
 

@@ -20,9 +20,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from etcdfix.errors import AuditLogBroken, AuditLogUnreadable, ConfigurationError, why
 from etcdfix.inputs.inputfile import read_input
 from etcdfix.inputs.ownfiles import HEAD, HEAD_SUFFIX, LOCK_SUFFIX, MAX_RECORD_SIZE
+from etcdfix.model.errors import ConfigurationError, why
 from etcdfix.remediation.audit.record import (
     BEGINNING,
     Event,
@@ -34,6 +34,7 @@ from etcdfix.remediation.audit.record import (
     unicode_text,
 )
 from etcdfix.remediation.durable import lock, read_limited
+from etcdfix.remediation.errors import AuditLogBroken, AuditLogUnreadable
 from etcdfix.report.log import LogFault
 from etcdfix.text.safetext import quote_command, safe_text
 

@@ -23,10 +23,12 @@ import msgspec
 from msgspec import Meta
 
 from etcdfix import __version__
-from etcdfix.errors import AuditError, BackupDamaged, BackupUnreadable, NotABackup, NotDurable, why
+from etcdfix.examine.verdicts.judge import Verdict
 from etcdfix.inputs.inputfile import read_input
 from etcdfix.inputs.ownfiles import BACKUP_FAMILY, BACKUP_TAIL
-from etcdfix.model import ClusterIdentity, StoredValue, digest_of
+from etcdfix.model.errors import why
+from etcdfix.model.model import ClusterIdentity, StoredValue, digest_of
+from etcdfix.model.storagekey import display
 from etcdfix.remediation.audit.grounds import Grounds
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import (
@@ -40,9 +42,8 @@ from etcdfix.remediation.audit.record import (
     unicode_text,
 )
 from etcdfix.remediation.durable import SafeDirectory, open_directory
-from etcdfix.storagekey import display
+from etcdfix.remediation.errors import AuditError, BackupDamaged, BackupUnreadable, NotABackup, NotDurable
 from etcdfix.text.safetext import safe_json
-from etcdfix.verdicts.judge import Verdict
 
 FORMAT: Final = "etcdfix.backup/v1"
 
@@ -68,7 +69,7 @@ LeaseId = Annotated[str, Meta(pattern="^([1-9a-f][0-9a-f]{0,14}|[1-7][0-9a-f]{15
 
 
 class BackupVerdict(msgspec.Struct, frozen=True):
-    """What a backup keeps of a :class:`etcdfix.verdicts.judge.Verdict`."""
+    """What a backup keeps of a :class:`etcdfix.examine.verdicts.judge.Verdict`."""
 
     outcome: str
     cause: str | None

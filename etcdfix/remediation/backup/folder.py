@@ -21,9 +21,10 @@ import msgspec
 from etcdfix.copies import backups as copies
 from etcdfix.copies.finder import LookedInto
 from etcdfix.copies.model import Place
-from etcdfix.errors import AuditLogUnreadable, BackupUnreadable, NotABackup, why
 from etcdfix.inputs.ownfiles import OwnFile, own_file
-from etcdfix.model import ClusterIdentity
+from etcdfix.model.errors import why
+from etcdfix.model.model import ClusterIdentity
+from etcdfix.model.storagekey import DEFAULT_PREFIX, StorageCodec, StorageLayout, likely_prefixes
 from etcdfix.remediation.audit.record import Record, RecordType, Result, unicode_text
 from etcdfix.remediation.audit.search import saved_digests
 from etcdfix.remediation.audit.verify import Anchor, is_there, read_records
@@ -37,9 +38,9 @@ from etcdfix.remediation.backup.file import (
     read_backup,
 )
 from etcdfix.remediation.durable import read_limited
+from etcdfix.remediation.errors import AuditLogUnreadable, BackupUnreadable, NotABackup
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.report.log import BackupRow
-from etcdfix.storagekey import DEFAULT_PREFIX, StorageCodec, StorageLayout, likely_prefixes
 from etcdfix.text.safetext import key_base64, safe_text
 
 if TYPE_CHECKING:

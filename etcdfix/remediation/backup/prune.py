@@ -18,8 +18,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from etcdfix.errors import EtcdfixError
-from etcdfix.interruptions import signals_held
+from etcdfix.model.errors import EtcdfixError
+from etcdfix.model.interruptions import signals_held
+from etcdfix.model.rules import Rule, acceptance, refuse
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Operator, Record, RecordType, Result, Verb, unicode_text
 from etcdfix.remediation.audit.verify import broken, is_there, read_records, refuse_broken, verify
@@ -41,7 +42,6 @@ from etcdfix.report.change import Refusal
 from etcdfix.report.document import Document
 from etcdfix.report.log import BackupFinding, BackupPruning, BackupRow
 from etcdfix.report.origin import TOOL, timestamp
-from etcdfix.rules import Rule, acceptance, refuse
 
 NOT_REMOVED: Final = "not-removed"
 

@@ -21,16 +21,16 @@ from etcdfix.apiserver.client import Server
 from etcdfix.apiserver.memory import Memory, Remembered, caches, remember, served_versions
 from etcdfix.apiserver.objects import Answer, APIObject, Said
 from etcdfix.apiserver.servers import AllServers, APIAccess, ServerAnswers, open_all_servers
-from etcdfix.errors import RefusedByRule
-from etcdfix.model import ClusterIdentity, StoredValue
+from etcdfix.copies.rescued import is_whole, read_index
+from etcdfix.examine.verdicts.deletability import Deletability, deletability_of
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.model.model import ClusterIdentity, StoredValue
+from etcdfix.model.rules import Rule, unless_accepted
+from etcdfix.model.storagekey import display
 from etcdfix.remediation.audit.search import saved_digests
 from etcdfix.remediation.facts import must_be_had
-from etcdfix.rescued import is_whole, read_index
-from etcdfix.rules import Rule, unless_accepted
-from etcdfix.storagekey import display
 from etcdfix.text.words import counted
-from etcdfix.verdicts.deletability import Deletability, deletability_of
-from etcdfix.verdicts.examination import Examination
 
 if TYPE_CHECKING:
     from etcdfix.remediation.change import Change

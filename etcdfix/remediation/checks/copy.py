@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from etcdfix.copies.model import Sameness
-from etcdfix.errors import RefusedByRule
-from etcdfix.model import RepairKind
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.model.model import RepairKind
+from etcdfix.model.rules import Rule, refuse, unless_accepted
 from etcdfix.remediation.facts import must_be_had
 from etcdfix.report.advice.finding import repair_risks
-from etcdfix.rules import Rule, refuse, unless_accepted
 from etcdfix.text.commands import fix
 
 if TYPE_CHECKING:

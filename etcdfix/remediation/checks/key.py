@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from etcdfix.errors import RefusedByRule
-from etcdfix.model import Outcome, digest_of
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.model.model import Outcome, digest_of
+from etcdfix.model.rules import Rule, acceptance, refuse, unless_accepted
 from etcdfix.remediation.cluster import refuse_unknown
 from etcdfix.remediation.facts import must_be_had
 from etcdfix.remediation.members import AlarmKind
-from etcdfix.rules import Rule, acceptance, refuse, unless_accepted
 from etcdfix.text.commands import RunOptions, save_snapshot
 
 if TYPE_CHECKING:

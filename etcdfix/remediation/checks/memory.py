@@ -14,12 +14,12 @@ from etcdfix.apiserver.authorization import can_i
 from etcdfix.apiserver.memory import Memory
 from etcdfix.apiserver.objects import Answer
 from etcdfix.apiserver.patience import AGAIN
+from etcdfix.copies.rescued import read_saved
 from etcdfix.encryption.config import ProviderType
-from etcdfix.errors import ConfigurationError, RefusedByRule
+from etcdfix.model.errors import ConfigurationError, RefusedByRule
+from etcdfix.model.rules import Rule, refuse, unless_accepted
+from etcdfix.model.storagekey import display
 from etcdfix.remediation.facts import must_be_had
-from etcdfix.rescued import read_saved
-from etcdfix.rules import Rule, refuse, unless_accepted
-from etcdfix.storagekey import display
 
 if TYPE_CHECKING:
     from etcdfix.remediation.change import Change

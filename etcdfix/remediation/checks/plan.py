@@ -9,16 +9,16 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.errors import RefusedByRule
-from etcdfix.model import ClusterIdentity, KnownBy, StoredValue, digest_of
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.model.model import ClusterIdentity, KnownBy, StoredValue, digest_of
+from etcdfix.model.rules import Rule, acceptance, refuse
+from etcdfix.model.storagekey import display
 from etcdfix.remediation.cluster import Acceptances, Cluster
 from etcdfix.remediation.same_etcd import older_state, other_etcd, other_id
 from etcdfix.report.origin import same_fields
 from etcdfix.report.plan import DECLARE_KEY_LOST, DeletionPlan, PlanEntry, meaning
 from etcdfix.report.planfile import plan_key, time_of
-from etcdfix.rules import Rule, acceptance, refuse
-from etcdfix.storagekey import display
-from etcdfix.verdicts.examination import Examination
 
 MOST_AGE: Final = timedelta(minutes=15)
 MOST_AGE_OF_A_RUN: Final = timedelta(hours=24)

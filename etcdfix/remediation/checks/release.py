@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from etcdfix.decoding.kubeobject import ObjectReader
-from etcdfix.errors import DecodeError, RefusedByRule
-from etcdfix.examine import Examiner
-from etcdfix.rules import Rule, refuse, unless_accepted
+from etcdfix.examine.one import Examiner
+from etcdfix.model.errors import DecodeError, RefusedByRule
+from etcdfix.model.rules import Rule, refuse, unless_accepted
 from etcdfix.sources.base import Source
 
 if TYPE_CHECKING:

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Final
 
 from etcdfix.copies.model import Copy, Place
 from etcdfix.encryption.encrypt import NotSealed, Sealed, SealRefusal, to_storage
-from etcdfix.errors import RefusedByRule
+from etcdfix.examine.verdicts.deletability import IDENTITY
+from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.golang.gojsontext import parse_exactly
-from etcdfix.model import Outcome, StoredValue
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.model.model import Outcome, StoredValue
+from etcdfix.model.rules import Rule, refuse, unless_accepted
 from etcdfix.remediation.audit.search import own_writes
 from etcdfix.remediation.backup.file import name_of
 from etcdfix.remediation.backup.folder import unlisted_writes
 from etcdfix.remediation.cluster import Cluster, looks_enveloped, require_unencrypted
 from etcdfix.report.masking import is_masked
-from etcdfix.rules import Rule, refuse, unless_accepted
 from etcdfix.text.safetext import quote_command
-from etcdfix.verdicts.deletability import IDENTITY
-from etcdfix.verdicts.examination import Examination
 
 if TYPE_CHECKING:
     from etcdfix.remediation.change import Change

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from etcdfix.apiserver.authorization import can_i
 from etcdfix.apiserver.objects import Answer, Foretold
 from etcdfix.copies.model import Place
-from etcdfix.errors import RefusedByRule
-from etcdfix.model import ServerBehaviour
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.damage import Damage
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.model.model import ServerBehaviour
+from etcdfix.model.rules import Rule, refuse, unless_accepted
 from etcdfix.remediation.cluster import require_unencrypted
 from etcdfix.remediation.facts import must_be_had
-from etcdfix.rules import Rule, refuse, unless_accepted
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.examination import Examination
 
 if TYPE_CHECKING:
     from etcdfix.remediation.change import Change

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from etcdfix.errors import AuditLogUnreadable, RefusedByRule
-from etcdfix.model import Outcome
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.model.model import Outcome
+from etcdfix.model.rules import Rule, acceptance, refuse, unless_accepted
 from etcdfix.remediation.audit.record import Record, Result, Verb
 from etcdfix.remediation.audit.search import outcomes_of, wrote
 from etcdfix.remediation.audit.verify import broken, is_there, trouble_with
 from etcdfix.remediation.backup.file import ANOMALY, Backup
 from etcdfix.remediation.backup.folder import intent_of
+from etcdfix.remediation.errors import AuditLogUnreadable
 from etcdfix.remediation.same_etcd import Recorded, hold_against
-from etcdfix.rules import Rule, acceptance, refuse, unless_accepted
 from etcdfix.text.commands import explain, fix
 
 if TYPE_CHECKING:

@@ -9,18 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from etcdfix.copies.model import Place
-from etcdfix.errors import RefusedByRule
-from etcdfix.maybe_newer import NOT_THE_OBJECT, in_our_tables
-from etcdfix.model import Outcome, RepairKind, RepairProof
-from etcdfix.report.advice.finding import repair_risks
-from etcdfix.report.plan import DECLARE_KEY_LOST
-from etcdfix.report.plan import declaration as declared_by
-from etcdfix.rules import Rule, refuse, unless_accepted
-from etcdfix.storagekey import display
-from etcdfix.text.commands import Command, RunOptions, explain, fix, get
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.deletability import (
+from etcdfix.examine.maybe_newer import NOT_THE_OBJECT, in_our_tables
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.damage import Damage
+from etcdfix.examine.verdicts.deletability import (
     IDENTITY,
     KMS_DOUBTS,
     Deletability,
@@ -29,8 +21,16 @@ from etcdfix.verdicts.deletability import (
     key_may_be_lost,
     risks_of,
 )
-from etcdfix.verdicts.examination import Examination, KeyName
-from etcdfix.verdicts.key_loss import NOT_THE_KEY, KeyCounts, KeyDoubt, doubt_about, is_lifted
+from etcdfix.examine.verdicts.examination import Examination, KeyName
+from etcdfix.examine.verdicts.key_loss import NOT_THE_KEY, KeyCounts, KeyDoubt, doubt_about, is_lifted
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.model.model import Outcome, RepairKind, RepairProof
+from etcdfix.model.rules import Rule, refuse, unless_accepted
+from etcdfix.model.storagekey import display
+from etcdfix.report.advice.finding import repair_risks
+from etcdfix.report.plan import DECLARE_KEY_LOST
+from etcdfix.report.plan import declaration as declared_by
+from etcdfix.text.commands import Command, RunOptions, explain, fix, get
 
 if TYPE_CHECKING:
     from etcdfix.remediation.change import Change

@@ -14,18 +14,18 @@ from etcdfix.apiserver.client import Server
 from etcdfix.apiserver.holders import Holder, revision_by_each
 from etcdfix.apiserver.patience import AGAIN
 from etcdfix.apiserver.servers import AllServers, ServerAnswer, open_all_servers, require_servers
-from etcdfix.model import ClusterIdentity, GroupResource, StoredValue
+from etcdfix.copies.rescued import SavedObject, read_index
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.model.model import ClusterIdentity, GroupResource, StoredValue
+from etcdfix.model.rules import Rule, acceptance, refuse
 from etcdfix.remediation.change import ChangeRequest
 from etcdfix.remediation.checks.sealing import require_write_key
 from etcdfix.remediation.cluster import Cluster, find_cluster
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.places import place_warnings
-from etcdfix.rescued import SavedObject, read_index
-from etcdfix.rules import Rule, acceptance, refuse
 from etcdfix.sources.kine import KineSource
 from etcdfix.text.commands import RunOptions, copies, rescue
 from etcdfix.text.safetext import key_word
-from etcdfix.verdicts.examination import Examination
 
 
 class Kind(NamedTuple):

@@ -18,20 +18,20 @@ from etcdfix.apiserver.memory import Memory
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.apiserver.patience import AGAIN
 from etcdfix.apiserver.servers import ServerAnswer, ServerAnswers
-from etcdfix.errors import RefusedByRule
+from etcdfix.copies.rescued import SavedObject, is_whole
+from etcdfix.examine.verdicts.deletability import LOST_KEY, key_may_be_lost
+from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.graph.recreation import values_at
-from etcdfix.model import Outcome
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.model.model import Outcome
+from etcdfix.model.rules import Rule, refuse
+from etcdfix.model.storagekey import api_path
 from etcdfix.remediation.checks.servers import foretold_of
 from etcdfix.remediation.facts import Facts, fact
 from etcdfix.remediation.memory.ground import Ground, Kind
 from etcdfix.remediation.present import Present
 from etcdfix.remediation.uids import said_uids
 from etcdfix.report.objects import Viewer
-from etcdfix.rescued import SavedObject, is_whole
-from etcdfix.rules import Rule, refuse
-from etcdfix.storagekey import api_path
-from etcdfix.verdicts.deletability import LOST_KEY, key_may_be_lost
-from etcdfix.verdicts.examination import Examination
 
 VERBS = ("patch", "get")
 """What the kubeconfig's user needs: ``get`` too, or nothing shows that other servers read what was written."""

@@ -16,9 +16,13 @@ from etcdfix.apiserver.client import NoReply, Reply
 from etcdfix.apiserver.holders import Holder, read_by_each
 from etcdfix.apiserver.objects import NOT_UNDERSTOOD, Answer
 from etcdfix.apiserver.patience import AGAIN
-from etcdfix.errors import ConfigurationError, EtcdfixError, SourceError
-from etcdfix.examine import Examiner
-from etcdfix.model import Outcome, StoredValue
+from etcdfix.copies.rescued import read_saved
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.model.errors import ConfigurationError, EtcdfixError, SourceError
+from etcdfix.model.model import Outcome, StoredValue
+from etcdfix.model.rules import Rule, refuse
+from etcdfix.model.storagekey import display
 from etcdfix.remediation.audit.record import Record, Result, Verb
 from etcdfix.remediation.change import PATCH, Change, ChangeRequest, Confirmer, carry_out
 from etcdfix.remediation.checks.memory import SILENT
@@ -31,11 +35,7 @@ from etcdfix.remediation.patcher import FIXED_AT, LONGEST_ANSWER, now_text, patc
 from etcdfix.remediation.present import Present
 from etcdfix.remediation.settle import Carried
 from etcdfix.report.objects import Form, Viewer
-from etcdfix.rescued import read_saved
-from etcdfix.rules import Rule, refuse
-from etcdfix.storagekey import display
 from etcdfix.text.safetext import safe_text
-from etcdfix.verdicts.examination import Examination
 
 _STOPPED_WAITING: Final = frozenset({408, 502, 503, 504})
 """Statuses of who gave up: a server at its time-out, or a proxy before it. The write may be on its way all the same."""

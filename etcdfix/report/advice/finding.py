@@ -6,7 +6,21 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from etcdfix.copies.model import Home, Place
-from etcdfix.model import GroupResource, Outcome, Repair, RepairKind, ServerBehaviour
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.damage import Damage
+from etcdfix.examine.verdicts.deletability import (
+    KMS_DOUBTS,
+    LOST_KEY,
+    Deletability,
+    deletability_of,
+    key_may_be_lost,
+    rests_on_others,
+)
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.examine.verdicts.protected import protected_reason
+from etcdfix.model.model import GroupResource, Outcome, Repair, RepairKind, ServerBehaviour
+from etcdfix.model.rules import Rule, acceptance
+from etcdfix.model.storagekey import api_path
 from etcdfix.report.advice.ways import (
     KMS_ADVICE,
     MAY_BE_CACHED,
@@ -21,23 +35,9 @@ from etcdfix.report.advice.ways import (
     with_configuration,
 )
 from etcdfix.report.model import Remedy
-from etcdfix.rules import Rule, acceptance
-from etcdfix.storagekey import api_path
 from etcdfix.text import commands
 from etcdfix.text.commands import GRANTED, NO_COMMAND, Command, Part, RunOptions
 from etcdfix.text.safetext import is_plain, key_word
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.deletability import (
-    KMS_DOUBTS,
-    LOST_KEY,
-    Deletability,
-    deletability_of,
-    key_may_be_lost,
-    rests_on_others,
-)
-from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.protected import protected_reason
 
 _ANY_RUN = RunOptions()
 _NO_KMS: Final = "--no-kms"

@@ -8,14 +8,14 @@ from itertools import takewhile
 from typing import Final
 
 from etcdfix.copies.model import THE_VALUE, Place
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.deletability import LOST_KEY, risks_of
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.examine.verdicts.protected import protected_reason
+from etcdfix.model.rules import Rule
 from etcdfix.report.model import Remedy
-from etcdfix.rules import Rule
 from etcdfix.text import commands
 from etcdfix.text.commands import NO_COMMAND, Part, RunOptions
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.deletability import LOST_KEY, risks_of
-from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.protected import protected_reason
 
 
 class WayKind(StrEnum):

@@ -7,6 +7,8 @@ from typing import Final
 
 import msgspec
 
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.key_loss import KeyDoubt, doubt_by_numbers
 from etcdfix.report.advice.finding import undetermined_way
 from etcdfix.report.advice.ways import (
     WayKind,
@@ -22,8 +24,6 @@ from etcdfix.report.tally import OTHERS
 from etcdfix.text import commands
 from etcdfix.text.commands import Part, RunOptions
 from etcdfix.text.words import counted
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.key_loss import KeyDoubt, doubt_by_numbers
 
 _REPORT: Final = "REPORT"
 

@@ -13,14 +13,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, Final
 
 from etcdfix import __version__
-from etcdfix.model import GroupResource, Outcome
+from etcdfix.examine.verdicts.severity import Severity
+from etcdfix.model.model import GroupResource, Outcome
 from etcdfix.report.model import COUNTED
 from etcdfix.report.render.rows import EndWriter
 from etcdfix.report.scan import ScanReport, lost_midway
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.times import seconds_between, unix_seconds
 from etcdfix.text.words import fit
-from etcdfix.verdicts.severity import Severity
 
 _LONGEST_LABEL: Final = 200
 

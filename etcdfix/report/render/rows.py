@@ -9,10 +9,10 @@ from typing import IO, Any, BinaryIO, Final
 
 import msgspec
 
-from etcdfix.model import Outcome
+from etcdfix.inputs.temporary import temporary_directory, temporary_file
+from etcdfix.model.model import Outcome
 from etcdfix.report.document import Document
 from etcdfix.report.model import Finding
-from etcdfix.temporary import temporary_directory, temporary_file
 from etcdfix.text.safetext import WITHHELD, key_word, safe_json, safe_text
 
 _PIECE_BYTES: Final = 1 << 20

@@ -11,7 +11,7 @@ import mmap
 import struct
 from typing import NamedTuple, TypeAlias
 
-from etcdfix.errors import PageCorrupt
+from etcdfix.sources.errors import PageCorrupt
 
 Image: TypeAlias = mmap.mmap | bytes
 """The bytes of a database file: mapped, or in memory for small ones."""

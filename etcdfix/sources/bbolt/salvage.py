@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from etcdfix.errors import PageCorrupt, SnapshotTruncated
 from etcdfix.sources.bbolt.page import (
     BRANCH_PAGE,
     HEADER_SIZE,
@@ -20,6 +19,7 @@ from etcdfix.sources.bbolt.page import (
     page_corrupt,
 )
 from etcdfix.sources.bbolt.tree import Bucket, Damage, Page, Tree
+from etcdfix.sources.errors import PageCorrupt, SnapshotTruncated
 
 WHOLE_FILE = Bucket(b"", 0, None)
 """Stands for the bucket: there is none, every leaf page of the file is looked at."""

@@ -13,7 +13,6 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from etcdfix.errors import PageCorrupt, SnapshotTruncated
 from etcdfix.sources.bbolt.page import (
     BRANCH_ELEMENT,
     BRANCH_PAGE,
@@ -30,6 +29,7 @@ from etcdfix.sources.bbolt.page import (
     page_corrupt,
     parse_page_header,
 )
+from etcdfix.sources.errors import PageCorrupt, SnapshotTruncated
 
 Damage: TypeAlias = PageCorrupt | SnapshotTruncated
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Iterator
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
-from etcdfix.interruptions import interruptions_held
+from etcdfix.model.interruptions import interruptions_held
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.endpoints import Endpoint
 from etcdfix.sources.etcd.failures import CallFailed

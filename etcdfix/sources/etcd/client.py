@@ -12,8 +12,8 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
-from etcdfix.errors import ClusterMismatch
 from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.errors import ClusterMismatch
 from etcdfix.sources.etcd.channel import (
     Answer,
     FutureCancelledError,

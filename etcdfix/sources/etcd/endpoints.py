@@ -11,7 +11,7 @@ import socket
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from etcdfix.errors import ConfigurationError
+from etcdfix.model.errors import ConfigurationError
 
 _SCHEMES = ("http", "https", "unix", "unixs")
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from etcdfix.errors import SourceDenied, SourceError, SourceUnreachable
+from etcdfix.model.errors import SourceError, SourceUnreachable
+from etcdfix.sources.errors import SourceDenied
 from etcdfix.sources.etcd.endpoints import Endpoint
 
 

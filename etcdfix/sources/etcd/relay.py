@@ -19,7 +19,7 @@ import socket
 import struct
 import threading
 
-from etcdfix.closing import Closing
+from etcdfix.model.closing import Closing
 from etcdfix.sources.etcd.endpoints import Endpoint
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind, classify
 

@@ -13,8 +13,8 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from etcdfix.errors import SourceUnreachable
-from etcdfix.interruptions import interruptions_held
+from etcdfix.model.errors import SourceUnreachable
+from etcdfix.model.interruptions import interruptions_held
 from etcdfix.sources.etcd.failures import Failure, FailureKind
 
 _NEEDED: Final = 8

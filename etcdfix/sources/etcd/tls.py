@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.inputfile import MAX_SETTINGS_BYTES, read_input
+from etcdfix.model.errors import ConfigurationError
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.endpoints import Endpoint
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind

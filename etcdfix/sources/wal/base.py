@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Final
 
-from etcdfix.model import StoredValue
+from etcdfix.model.model import StoredValue
 from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import AppliedState, SnapshotSource
 from etcdfix.sources.wal.requests import ALL_FROM, in_range

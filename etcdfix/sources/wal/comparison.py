@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from etcdfix.model import StoredValue
+from etcdfix.model.model import StoredValue
 from etcdfix.sources.base import Source
 from etcdfix.sources.wal.base import Base
 from etcdfix.sources.wal.model import Agreement

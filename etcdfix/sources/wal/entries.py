@@ -11,8 +11,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
-from etcdfix.closing import Closing
-from etcdfix.errors import LogsDisagree, NotALog
+from etcdfix.model.closing import Closing
+from etcdfix.sources.errors import LogsDisagree, NotALog
 from etcdfix.sources.wal.segments import (
     FRAME_HEADER,
     SEGMENT_SHIFT,
@@ -52,7 +52,7 @@ class WriteAheadLog(Closing):
     """The write-ahead log of a member, or those of several members of one cluster, joined.
 
     The end of each file is where it was when it was opened, so that a running etcd may write on.
-    Whatever reads raises :class:`~etcdfix.errors.SourceError` where a file cannot be read any more.
+    Whatever reads raises :class:`SourceError` where a file cannot be read any more.
 
     Attributes:
         directories: ``member/wal`` of each member.

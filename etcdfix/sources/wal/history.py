@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from etcdfix.closing import Closing
-from etcdfix.model import Confidence, StoredValue
+from etcdfix.model.closing import Closing
+from etcdfix.model.model import Confidence, StoredValue
 from etcdfix.sources.base import Source
 from etcdfix.sources.wal.base import Base
 from etcdfix.sources.wal.comparison import Comparison

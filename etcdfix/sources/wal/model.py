@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
-from etcdfix.model import Confidence, StoredValue
+from etcdfix.model.model import Confidence, StoredValue
 
 
 class WriteKind(StrEnum):

@@ -18,8 +18,9 @@ from typing import BinaryIO, Final, NamedTuple
 
 import google_crc32c
 
-from etcdfix.errors import NotALog, SourceError
 from etcdfix.inputs.inputfile import open_regular
+from etcdfix.model.errors import SourceError
+from etcdfix.sources.errors import NotALog
 from etcdfix.wire import raft
 
 FRAME_HEADER: Final = 8

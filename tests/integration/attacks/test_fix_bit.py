@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from etcdfix.commands import fix as fix_module
-from etcdfix.model import StoredValue
+from etcdfix.model.model import StoredValue
 from etcdfix.remediation.change import carry_out
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.datastore import EtcdNow, KeyReading

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.rules import Rule
+from etcdfix.model.rules import Rule
 from tests.support.attacks import TRUE, Attacked
 from tests.support.audit_logs import own_directory
 from tests.support.change_runs import BROKEN, Registry, candidate_config

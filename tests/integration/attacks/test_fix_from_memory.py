@@ -19,11 +19,11 @@ import pytest
 
 from etcdfix.apiserver import holders as holders_module
 from etcdfix.apiserver.client import NoReply, RefusalReason
-from etcdfix.model import GroupResource, digest_of
+from etcdfix.copies.rescued import file_name
+from etcdfix.model.model import GroupResource, digest_of
 from etcdfix.remediation import patcher
 from etcdfix.remediation.memory import patch as patch_module
 from etcdfix.remediation.saved_objects import RescueStore
-from etcdfix.rescued import file_name
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.apiserver import Answer, Request, StandIn
 from tests.support.apiserver.https import Listener

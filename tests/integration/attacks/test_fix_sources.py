@@ -14,13 +14,13 @@ import pytest
 from etcdfix.cli.options import REPLACING_RULES
 from etcdfix.commands.fix import run_fix
 from etcdfix.copies.finder import parse_named
+from etcdfix.copies.rescued import FORMAT, INDEX_NAME, file_name, read_index
 from etcdfix.encryption.config import mark_of
-from etcdfix.errors import RefusedByRule
-from etcdfix.model import digest_of
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.model.model import digest_of
 from etcdfix.remediation.choice import FixRequest
 from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.saved_objects import RescueRecord
-from etcdfix.rescued import FORMAT, INDEX_NAME, file_name, read_index
 from etcdfix.testing.protobytes import block, object_meta, unknown
 from tests.support.attacks import (
     OTHER,

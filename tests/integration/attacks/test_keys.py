@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from etcdfix.encryption.providers.aescbc import AESCBCCipher
-from etcdfix.model import Attempt
-from etcdfix.rules import Rule
+from etcdfix.model.model import Attempt
+from etcdfix.model.rules import Rule
 from tests.support.attacks import (
     EVERY_FLAG,
     LOCAL,

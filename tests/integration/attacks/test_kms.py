@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from etcdfix.cli import changing
-from etcdfix.model import key_id_digest
-from etcdfix.rules import Rule
+from etcdfix.model.model import key_id_digest
+from etcdfix.model.rules import Rule
 from tests.support import encoders
 from tests.support.attacks import EVERY_FLAG, Attacked, declared, every_flag_but, secret
 from tests.support.kms_plugin import ANNOTATION, V1, V2, KMSPlugin, Refusal

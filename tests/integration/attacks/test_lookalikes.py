@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
+from etcdfix.model.rules import Rule
 from etcdfix.report.planfile import load_plan
-from etcdfix.rules import Rule
 from tests.integration.cli.test_delete_plan import planned
 from tests.support.attacks import (
     EVERY_FLAG,

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.model.rules import Rule
 from etcdfix.remediation.audit.record import Result
 from etcdfix.remediation.audit.verify import verify
-from etcdfix.rules import Rule
 from etcdfix.testing.servers import EtcdServer
 from tests.integration.cli.test_delete_plan import planned
 from tests.support.audit_logs import own_directory

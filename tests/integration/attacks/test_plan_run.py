@@ -8,13 +8,13 @@ import shlex
 import pytest
 
 from etcdfix.cli.output import Terminal
-from etcdfix.model import GroupResource
+from etcdfix.copies.rescued import INDEX_NAME
+from etcdfix.examine.verdicts.protected import protected_reason
+from etcdfix.model.model import GroupResource
 from etcdfix.remediation import present as present_module
 from etcdfix.remediation.members import ActiveAlarm, AlarmKind
 from etcdfix.remediation.saved_objects import RescueRecord
-from etcdfix.rescued import INDEX_NAME
 from etcdfix.testing.servers import EtcdServers
-from etcdfix.verdicts.protected import protected_reason
 from tests.support.attacks import seal
 from tests.support.audit_logs import own_directory
 from tests.support.change_runs import ACKNOWLEDGED, Ran, follow_up, typing

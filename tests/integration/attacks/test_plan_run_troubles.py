@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from etcdfix.model import digest_of
+from etcdfix.model.model import digest_of
 from etcdfix.report.planfile import load_plan, sealed
 from etcdfix.report.render.machine import JSONWriter
 from etcdfix.testing.certificates import CertificateAuthority

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.rules import Rule
+from etcdfix.model.rules import Rule
 from tests.support.attacks import EVERY_FLAG, LOCAL, TRUE, Attacked, every_flag_but, seal, secret
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.objects import IDENTITY

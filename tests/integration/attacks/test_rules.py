@@ -12,7 +12,7 @@ import pytest
 
 import etcdfix
 from etcdfix.cli.options import CLUSTER_RULES, DELETION_RULES, REPLACING_RULES
-from etcdfix.rules import Rule
+from etcdfix.model.rules import Rule
 from etcdfix.testing.servers import EtcdServer
 from tests.support.attacks import (
     EVERY_FLAG,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from etcdfix.rules import Rule
+from etcdfix.model.rules import Rule
 from etcdfix.testing.protobytes import block, object_meta, unknown
 from tests.support.attacks import (
     EVERY_FLAG,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from etcdfix.rules import Rule
+from etcdfix.model.rules import Rule
 from tests.support.attacks import (
     EVERY_FLAG,
     LOCAL,

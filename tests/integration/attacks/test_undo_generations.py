@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.rules import Rule
+from etcdfix.model.rules import Rule
 from etcdfix.testing.servers import EtcdServer
 from tests.support.change_runs import BROKEN, Ran, Registry
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, UID, aescbc, provider, secret

@@ -17,10 +17,10 @@ import pytest
 
 from etcdfix.cli.plan import run_command
 from etcdfix.cli.root import cli
-from etcdfix.model import GroupResource
+from etcdfix.copies.rescued import read_index
+from etcdfix.model.model import GroupResource
 from etcdfix.remediation.patcher import FIXED_AT
 from etcdfix.report.planfile import decided_digest, load_plan
-from etcdfix.rescued import read_index
 from etcdfix.testing.servers import EtcdServer
 from etcdfix.wire.etcd import ALARM, READ_METHODS
 from tests.support.apiserver import Request

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pytest
 
-from etcdfix.rules import Rule
+from etcdfix.model.rules import Rule
 from etcdfix.testing.servers import EtcdServer
 from tests.support import encoders
 from tests.support.attacks import EVERY_FLAG, LOCAL, TRUE, Attacked, every_flag_but, seal, secret

@@ -8,8 +8,8 @@ from typing import NoReturn
 
 import pytest
 
-from etcdfix.errors import TransactionNotSent
 from etcdfix.remediation.audit.verify import ChainState, verify
+from etcdfix.remediation.errors import TransactionNotSent
 from tests.support.change_runs import Registry, follow_up
 from tests.support.fixtures import Patch
 from tests.support.syslogs import PlayedSyslog

@@ -13,7 +13,7 @@ from typing import NoReturn
 import pytest
 
 from etcdfix.apiserver import recovery
-from etcdfix.errors import EndedEarly
+from etcdfix.model.errors import EndedEarly
 from etcdfix.remediation import durable
 from etcdfix.remediation.audit.record import RecordType
 from etcdfix.remediation.audit.verify import ChainState, verify

@@ -15,8 +15,8 @@ import pytest
 from etcdfix.cli.root import run
 from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.encryption.config import load_configuration
-from etcdfix.errors import SourceError
-from etcdfix.model import StoredValue
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import StoredValue
 from etcdfix.remediation import key_files
 from etcdfix.testing.servers import EtcdServer
 from etcdfix.text.commands import RunOptions

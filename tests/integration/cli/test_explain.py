@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from etcdfix.model import KeptRevision
+from etcdfix.model.model import KeptRevision
 from etcdfix.sources.live import LiveSource
 from tests.support.change_runs import Ran, Registry
 from tests.support.fixtures import Patch

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from etcdfix.model import digest_of
+from etcdfix.model.model import digest_of
 from tests.support.attacks import TRUE, seal
 from tests.support.change_runs import BROKEN, Ran, Registry
 from tests.support.fixtures import Captured, StartEtcd

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.rescued import read_index
+from etcdfix.copies.rescued import read_index
 from tests.support.apiserver.https import TOKEN
 from tests.support.apiserver.requests import Request
 from tests.support.change_runs import Ran

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.errors import UnsafePlace
+from etcdfix.remediation.errors import UnsafePlace
 from tests.support.change_runs import ACKNOWLEDGED, BROKEN, Registry
 from tests.support.fixtures import Patch
 

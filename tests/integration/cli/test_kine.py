@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from etcdfix.cli.root import run
-from etcdfix.errors import RefusedByRule
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.sources.snapshot import SnapshotSource
-from etcdfix.storagekey import StorageLayout
 from etcdfix.testing.servers import EtcdServer
 from tests.support.collecting import ALPHA, REPOSITORY
 from tests.support.fixtures import Captured, CapturedBytes, StartEtcd

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from etcdfix.model import digest_of
+from etcdfix.model.model import digest_of
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Record, Verb
 from etcdfix.remediation.audit.verify import read_records

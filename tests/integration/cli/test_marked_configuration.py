@@ -11,8 +11,8 @@ import yaml
 
 from etcdfix.cli.root import run
 from etcdfix.commands.opening import Inputs, load_encryption, open_cluster
-from etcdfix.errors import RefusedByRule
-from etcdfix.rules import Rule
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.model.rules import Rule
 from tests.support.change_runs import Ran, Registry
 from tests.support.objects import IDENTITY, KEY_2, aescbc, configuration_yaml, provider, secret
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.model import KeptRevision, key_id_digest
+from etcdfix.model.model import KeptRevision, key_id_digest
 from etcdfix.report.plan import DeletionPlan, PlanEntry
 from etcdfix.report.planfile import load_plan
 from etcdfix.sources.live import LiveSource
@@ -118,7 +118,7 @@ def test_a_plan_opens_as_few_watches_as_a_scan(registry: Registry, monkeypatch: 
     for number in range(12):
         registry.put(f"shop/never-{number:02}", BROKEN)
     monkeypatch.setattr(LiveSource, "history", counted)
-    monkeypatch.setattr("etcdfix.readable_revision._MOST_HISTORIES", 3)
+    monkeypatch.setattr("etcdfix.examine.readable_revision._MOST_HISTORIES", 3)
     assert len(planned(registry).entries) == 13
     assert len(watched) == 3 + 3  # the scan, then the plan
 

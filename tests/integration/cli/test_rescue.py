@@ -19,12 +19,12 @@ import pytest
 from etcdfix.apiserver.ask_memory import Pace
 from etcdfix.cli.root import run
 from etcdfix.commands import rescue as rescue_module
-from etcdfix.errors import AuditError
-from etcdfix.model import digest_of
+from etcdfix.copies.rescued import INDEX_NAME, file_name, read_index, read_saved
+from etcdfix.model.model import digest_of
 from etcdfix.remediation.audit.search import saved_digests
 from etcdfix.remediation.audit.verify import read_records, trouble_with
+from etcdfix.remediation.errors import AuditError
 from etcdfix.remediation.saved_objects import RescueRecord
-from etcdfix.rescued import INDEX_NAME, file_name, read_index, read_saved
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.apiserver import TOKEN, Answer, MemoryStore, Request, StandIn
 from tests.support.fixtures import Captured, Patch

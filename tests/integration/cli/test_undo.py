@@ -18,12 +18,12 @@ import msgspec
 import pytest
 
 from etcdfix.commands.fix import UndoRequest, run_undo
-from etcdfix.errors import RefusedByRule
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.model.rules import Rule
 from etcdfix.remediation import present as present_module
 from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.remediation.backup.file import encode_content, encode_document
 from etcdfix.remediation.members import MemberSurvey, survey_members
-from etcdfix.rules import Rule
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.audit_logs import own_directory

@@ -11,13 +11,13 @@ from etcdfix.apiserver.servers import APIAccess
 from etcdfix.copies.memory import Memory, Rescued
 from etcdfix.copies.model import Copy, Freshness, Place, Sameness, Wanted, Way
 from etcdfix.copies.rank import alike, ranked
+from etcdfix.copies.rescued import read_index
 from etcdfix.copies.revisions import life_of
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.transformer import Transformers, no_plugin
-from etcdfix.examine import Examiner
-from etcdfix.model import ClusterIdentity, digest_of
-from etcdfix.rescued import read_index
-from etcdfix.storagekey import StorageLayout
+from etcdfix.examine.one import Examiner
+from etcdfix.model.model import ClusterIdentity, digest_of
+from etcdfix.model.storagekey import StorageLayout
 from tests.support.decoders import shared_decoder
 from tests.support.healing import NEW, LoseKey, LostKeyCluster
 

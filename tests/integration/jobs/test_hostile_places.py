@@ -67,11 +67,11 @@ def test_a_worker_without_memory(ground: Ground) -> None:
 def test_code_of_others_is_not_imported_by_workers(ground: Ground, tmp_path: Path) -> None:
     """The first process is started as its user likes; its workers import from where it does, and nowhere else."""
     hostile, seen = tmp_path / "hostile", tmp_path / "seen"
-    (hostile / "etcdfix" / "workers").mkdir(parents=True)
+    (hostile / "etcdfix" / "examine" / "workers").mkdir(parents=True)
     (hostile / "multiprocessing").mkdir()
     text = f"import os; open({str(seen)!r}, 'a').write(str(os.getpid()) + '\\n')\n"
     for name in ("json.py", "msgspec.py", "mmap.py", "sitecustomize.py", "usercustomize.py", "startup.py",
-                 "etcdfix/__init__.py", "etcdfix/workers/__init__.py", "etcdfix/workers/pool.py",
+                 "etcdfix/__init__.py", "etcdfix/examine/workers/__init__.py", "etcdfix/examine/workers/pool.py",
                  "multiprocessing/__init__.py"):  # fmt: skip
         (hostile / name).write_text(text)
     started = (

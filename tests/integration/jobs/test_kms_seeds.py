@@ -12,14 +12,14 @@ from typing import Any, Final
 
 import pytest
 
-from etcdfix import examine_jobs
 from etcdfix.commands.scan import ScanRequest, run_scan
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.kms import transformer
 from etcdfix.encryption.kms.plugins import KMSPlugins
+from etcdfix.examine import jobs as examine_jobs
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.render import SCAN_FORMS
 from etcdfix.sources import pages
-from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions
 from tests.support.job_runs import without_times
 from tests.support.kms_plugin import KMSPlugin, Wrapped

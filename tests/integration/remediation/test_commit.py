@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from etcdfix import machine
 from etcdfix.commands.delete import DeleteRequest, run_delete
-from etcdfix.errors import AuditError, NotDurable, UnsafePlace
-from etcdfix.model import ClusterIdentity, KnownBy, StoredValue, digest_of
+from etcdfix.inputs import machine
+from etcdfix.model.model import ClusterIdentity, KnownBy, StoredValue, digest_of
 from etcdfix.remediation import commit as commit_module
 from etcdfix.remediation import places as places_module
 from etcdfix.remediation.audit.grounds import Grounds
@@ -24,6 +23,7 @@ from etcdfix.remediation.backup.folder import intent_of
 from etcdfix.remediation.commit import Write
 from etcdfix.remediation.datastore import Landmarks
 from etcdfix.remediation.durable import Filesystem
+from etcdfix.remediation.errors import AuditError, NotDurable, UnsafePlace
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.writer import _message
 from etcdfix.sources.live import LiveSource

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from etcdfix.errors import SourceDenied
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.remediation.datastore import NEWEST, EtcdNow, Landmark, Landmarks
+from etcdfix.sources.errors import SourceDenied
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.paging import FIRST_LIMIT
-from etcdfix.storagekey import StorageLayout
 from etcdfix.testing.servers import EtcdServer
 from etcdfix.wire.etcd import RANGE, message
 from tests.support.connections import connected

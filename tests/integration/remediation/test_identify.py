@@ -9,8 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from etcdfix.errors import SourceDenied
-from etcdfix.model import ClusterIdentity, KnownBy, digest_of
+from etcdfix.model.model import ClusterIdentity, KnownBy, digest_of
 from etcdfix.remediation.backup.file import (
     Backup,
     BackupContent,
@@ -19,6 +18,7 @@ from etcdfix.remediation.backup.file import (
     encode_document,
 )
 from etcdfix.remediation.identify import identify
+from etcdfix.sources.errors import SourceDenied
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.testing.servers import EtcdServer

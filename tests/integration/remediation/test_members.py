@@ -9,10 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.errors import ClusterMismatch, MemberListUnusable, SourceDenied, SourceUnreachable
-from etcdfix.model import StoredValue, digest_of
+from etcdfix.model.errors import SourceUnreachable
+from etcdfix.model.model import StoredValue, digest_of
 from etcdfix.remediation import members as members_module
 from etcdfix.remediation.datastore import EtcdNow, KeyReading
+from etcdfix.remediation.errors import MemberListUnusable
 from etcdfix.remediation.members import (
     ActiveAlarm,
     AlarmKind,
@@ -24,6 +25,7 @@ from etcdfix.remediation.members import (
     survey_members,
 )
 from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.errors import ClusterMismatch, SourceDenied
 from etcdfix.sources.etcd import client as client_module
 from etcdfix.sources.etcd.channel import ReadOnlyChannel, open_channel
 from etcdfix.sources.etcd.client import ClusterMember, EtcdClient

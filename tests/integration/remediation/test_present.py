@@ -10,21 +10,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.errors import RefusedByRule, SourceUnreachable
-from etcdfix.examine import Examiner
-from etcdfix.model import StoredValue, digest_of
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.spool import Spool
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.model.errors import RefusedByRule, SourceUnreachable
+from etcdfix.model.model import StoredValue, digest_of
+from etcdfix.model.rules import Rule
 from etcdfix.remediation import present as present_module
 from etcdfix.remediation.change import ChangeRequest
 from etcdfix.remediation.checks.plan import Expectation
 from etcdfix.remediation.cluster import Cluster, find_cluster
 from etcdfix.remediation.members import MemberSurvey, survey_members
 from etcdfix.remediation.present import Home, Present
-from etcdfix.rules import Rule
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import EtcdClient
-from etcdfix.spool import Spool
 from etcdfix.testing.protobytes import block, object_meta, unknown
-from etcdfix.verdicts.examination import Examination
 from etcdfix.wire.etcd import ALARM, STATUS, message
 from tests.support.change_runs import BROKEN, UID, Registry
 from tests.support.checked_values import check_deletion

@@ -11,8 +11,9 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from etcdfix.errors import AuditError, RefusedByRule, RemediationRefused, SourceUnreachable
-from etcdfix.model import ClusterIdentity, KnownBy, StoredValue
+from etcdfix.model.errors import RefusedByRule, RemediationRefused, SourceUnreachable
+from etcdfix.model.model import ClusterIdentity, KnownBy, StoredValue
+from etcdfix.model.rules import Rule
 from etcdfix.remediation.audit.grounds import Grounds
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Record, RecordType, Result, Subject, Verb
@@ -23,6 +24,7 @@ from etcdfix.remediation.backup.folder import anchors_in, look_into
 from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.datastore import Datastore, EtcdNow, KeyReading
 from etcdfix.remediation.durable import open_directory
+from etcdfix.remediation.errors import AuditError
 from etcdfix.remediation.same_etcd import Recorded, hold_against
 from etcdfix.remediation.settle import (
     Carried,
@@ -33,7 +35,6 @@ from etcdfix.remediation.settle import (
     settle_intent,
 )
 from etcdfix.report.log import SettledIntent
-from etcdfix.rules import Rule
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
 from etcdfix.testing.servers import EtcdServer
 from tests.support.audit_logs import CLUSTER, OPERATOR, content, entry, own_directory, subject

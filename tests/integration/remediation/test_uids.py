@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from etcdfix.model import ClusterIdentity, KnownBy
+from etcdfix.model.model import ClusterIdentity, KnownBy
 from etcdfix.remediation.change import ChangeRequest
 from etcdfix.remediation.cluster import Cluster
 from etcdfix.remediation.present import Present

@@ -12,20 +12,25 @@ import msgspec
 import pytest
 
 import etcdfix
-from etcdfix.errors import TransactionAnomaly, TransactionNotSent, TransactionRefused, TransactionUnanswered
-from etcdfix.model import StoredValue
+from etcdfix.model.model import StoredValue
+from etcdfix.model.rules import Rule
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.remediation import writer as writer_module
 from etcdfix.remediation.datastore import EtcdNow, Expected, Landmark, Landmarks, find_difference
+from etcdfix.remediation.errors import (
+    TransactionAnomaly,
+    TransactionNotSent,
+    TransactionRefused,
+    TransactionUnanswered,
+)
 from etcdfix.remediation.members import read_alarms, read_lease, survey_members
 from etcdfix.remediation.writer import TxnAnswer, _TxnChannel, probe_connection, send_transaction
-from etcdfix.rules import Rule
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.channel import Answer, ReadOnlyChannel, RpcError
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.endpoints import parse_endpoint
 from etcdfix.sources.etcd.failures import CallFailed
 from etcdfix.sources.etcd.tls import TLSMaterial
-from etcdfix.storagekey import StorageLayout
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.servers import READER, ROOT_USER, EtcdServer
 from etcdfix.wire.etcd import READ_METHODS, message

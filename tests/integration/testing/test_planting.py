@@ -10,6 +10,7 @@ from typing import NamedTuple
 import cbor2
 import pytest
 
+from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.testing import (
     Damage,
     DoesNotFit,
@@ -24,7 +25,6 @@ from etcdfix.testing import (
     store,
 )
 from etcdfix.testing.objects import Stored, taken_apart
-from etcdfix.verdicts.causes import Cause
 from tests.support.encoders import kms_v2_body
 from tests.support.objects import IDENTITY, KMS_V2, allocation, configuration_of_rules, crd, provider
 from tests.support.thorough import some

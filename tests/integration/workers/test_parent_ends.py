@@ -20,7 +20,7 @@ PARENT = textwrap.dedent(
     import sys
     sys.path.append(sys.argv[1])
     from etcdfix.cli.ending import ending_early
-    from etcdfix.errors import EndedEarly
+    from etcdfix.model.errors import EndedEarly
     from tests.support.pieces import *
     with ending_early():
         try:

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from etcdfix.errors import EndedEarly, SourceError
-from etcdfix.workers import pool as pool_module
-from etcdfix.workers.pool import WorkerPool
+from etcdfix.examine.workers import pool as pool_module
+from etcdfix.examine.workers.pool import WorkerPool
+from etcdfix.model.errors import EndedEarly, SourceError
 from tests.support.pieces import SECRET, here, make, nothing_left, process_ids, run_all, same
 from tests.support.thorough import some
 

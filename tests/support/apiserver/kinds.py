@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from etcdfix.decoding.customresource import CustomResourceInfo, crd_info
-from etcdfix.model import GroupResource
-from etcdfix.storagekey import ResourcePrefix, StorageCodec, builtin_directories, custom_directory
+from etcdfix.model.model import GroupResource
+from etcdfix.model.storagekey import ResourcePrefix, StorageCodec, builtin_directories, custom_directory
 
 CRDS = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
 

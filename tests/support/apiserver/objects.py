@@ -14,8 +14,8 @@ from etcdfix.decoding.schema import Field, kind_rows, load_schema
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.encrypt import Sealed, to_storage
 from etcdfix.encryption.transformer import Transformers, TransformFailed, no_plugin
-from etcdfix.errors import DecodeError
-from etcdfix.storagekey import StorageCodec
+from etcdfix.model.errors import DecodeError
+from etcdfix.model.storagekey import StorageCodec
 from etcdfix.testing.protobytes import block, number, tag, unknown
 from tests.support.apiserver.kinds import Resource
 from tests.support.apiserver.store import Entry

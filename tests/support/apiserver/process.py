@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
-from etcdfix.model import GroupResource
+from etcdfix.model.model import GroupResource
 from tests.support.apiserver.answers import Answer
 from tests.support.apiserver.cache import WatchCache
 from tests.support.apiserver.https import TOKEN

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from unittest import mock
 
-from etcdfix.model import GroupResource
-from etcdfix.storagekey import StorageLayout
+from etcdfix.model.model import GroupResource
+from etcdfix.model.storagekey import StorageLayout
 from tests.support.apiserver.answers import Answer
 from tests.support.apiserver.comparing import difference_of, where, without_chance
 from tests.support.apiserver.kinds import CRDS, Resource, builtins, custom

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from etcdfix.model import GroupResource
+from etcdfix.model.model import GroupResource
 
 ADMINS = "system:masters"
 AUTHENTICATED = "system:authenticated"

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from etcdfix.model import GroupResource
+from etcdfix.model.model import GroupResource
 from tests.support.apiserver.answers import (
     NO_SNIFFING,
     NO_SUCH_RESOURCE,

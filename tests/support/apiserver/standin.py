@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from etcdfix.model import GroupResource
+from etcdfix.model.model import GroupResource
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.apiserver.answers import Answer
 from tests.support.apiserver.https import TOKEN, Listener

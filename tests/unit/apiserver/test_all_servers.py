@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.apiserver.errors import AuthorizationRefused
 from etcdfix.apiserver.servers import ONLY_READY, APIAccess, addresses_of, open_all_servers, require_servers
-from etcdfix.errors import AuthorizationRefused, SourceUnreachable
-from etcdfix.model import ClusterIdentity, KnownBy
+from etcdfix.model.errors import SourceUnreachable
+from etcdfix.model.model import ClusterIdentity, KnownBy
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.apiserver.https import Listener
 from tests.support.kubernetes_api import KUBE_SYSTEM, UID, KubernetesAPI, status_answer

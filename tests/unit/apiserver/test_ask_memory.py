@@ -10,7 +10,7 @@ from etcdfix.apiserver.client import NoReply, RefusalReason, Reply, Server
 from etcdfix.apiserver.memory import Memory
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.apiserver.servers import AllServers
-from etcdfix.model import GroupResource
+from etcdfix.model.model import GroupResource
 from tests.support.fixtures import Patch
 
 SECRETS = GroupResource("", "secrets")

@@ -17,9 +17,9 @@ from etcdfix.apiserver.authorization import (
     check_cluster,
 )
 from etcdfix.apiserver.client import RefusalReason, open_access
+from etcdfix.apiserver.errors import AuthorizationRefused
 from etcdfix.apiserver.objects import APIObject
-from etcdfix.errors import AuthorizationRefused
-from etcdfix.model import ClusterIdentity
+from etcdfix.model.model import ClusterIdentity
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.kubernetes_api import (
     ACCESS_REVIEW,

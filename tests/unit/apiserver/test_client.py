@@ -15,13 +15,8 @@ import pytest
 
 from etcdfix.apiserver import client as api_client
 from etcdfix.apiserver.client import NoReply, RefusalReason, Reply, Server, open_access, require_done
-from etcdfix.errors import (
-    AuthorizationRefused,
-    ConfigurationError,
-    EtcdfixError,
-    KubeconfigInvalid,
-    KubernetesClientMissing,
-)
+from etcdfix.apiserver.errors import AuthorizationRefused, KubeconfigInvalid, KubernetesClientMissing
+from etcdfix.model.errors import ConfigurationError, EtcdfixError
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.fixtures import Captured, Patch
 from tests.support.kubernetes_api import KUBE_SYSTEM, TOKEN, Answer, KubernetesAPI

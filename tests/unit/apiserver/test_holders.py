@@ -10,12 +10,13 @@ import pytest
 
 from etcdfix.apiserver import holders as holders_module
 from etcdfix.apiserver.client import Server
+from etcdfix.apiserver.errors import AuthorizationRefused
 from etcdfix.apiserver.holders import authorize_by_first, read_by_each, remembered_by_each
 from etcdfix.apiserver.memory import Memory
 from etcdfix.apiserver.objects import Answer, APIObject
 from etcdfix.apiserver.servers import Absent, AllServers, APIAccess, open_all_servers
-from etcdfix.errors import AuthorizationRefused, EtcdfixError
-from etcdfix.model import ClusterIdentity
+from etcdfix.model.errors import EtcdfixError
+from etcdfix.model.model import ClusterIdentity
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.apiserver import MemoryStore, StandIn
 from tests.support.fixtures import Patch

@@ -10,11 +10,11 @@ from typing import Any, cast
 
 import pytest
 
-from etcdfix import rescued
 from etcdfix.apiserver import memory
 from etcdfix.apiserver.client import NoReply, RefusalReason, Reply, Server
 from etcdfix.apiserver.memory import Memory, Remembered, caches, remember
 from etcdfix.apiserver.objects import APIObject
+from etcdfix.copies import rescued
 from tests.support.fixtures import Patch
 from tests.support.golden import golden_folder, needs_golden
 

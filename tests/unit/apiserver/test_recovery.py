@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from etcdfix.apiserver import recovery
+from etcdfix.apiserver.errors import AuthorizationRefused, KubeconfigInvalid
 from etcdfix.apiserver.recovery import ServerSigns, Sign, look_until_well
 from etcdfix.apiserver.servers import APIAccess
-from etcdfix.errors import AuthorizationRefused, KubeconfigInvalid
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.fixtures import Patch
 from tests.support.kubernetes_api import TOKEN, Answer, KubernetesAPI, status_answer

@@ -11,12 +11,13 @@ import pytest
 
 from etcdfix.apiserver import holders, objects
 from etcdfix.apiserver.client import RefusalReason
+from etcdfix.apiserver.errors import AuthorizationRefused
 from etcdfix.apiserver.holders import ask_servers
 from etcdfix.apiserver.objects import Answer, APIObject, Foretold
 from etcdfix.apiserver.patience import PASSING
 from etcdfix.apiserver.servers import APIAccess, ServerAnswer, ServerAnswers, parse_server_url
-from etcdfix.errors import AuthorizationRefused, ConfigurationError, RefusedByRule
-from etcdfix.model import ClusterIdentity, KnownBy
+from etcdfix.model.errors import ConfigurationError, RefusedByRule
+from etcdfix.model.model import ClusterIdentity, KnownBy
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.fixtures import Patch
 from tests.support.kubernetes_api import (

@@ -13,7 +13,7 @@ import pytest
 
 from etcdfix.cli import ending
 from etcdfix.cli.ending import end_after, ending_early
-from etcdfix.errors import ConfigurationError, EndedEarly
+from etcdfix.model.errors import ConfigurationError, EndedEarly
 from tests.support.fixtures import Captured, Patch
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from etcdfix import errors
 from etcdfix.cli.look import ExitCode, scan_exit_code
 from etcdfix.commands.scan import ScanResult
 from etcdfix.commands.scanning.pipeline import FAILING
-from etcdfix.model import Outcome
+from etcdfix.model import errors
+from etcdfix.model.model import Outcome
 from etcdfix.report.model import Summary
 
 BAD = {Outcome.DECRYPT_FAILURE: 1, Outcome.INCONSISTENT: 0}

@@ -11,8 +11,8 @@ import pytest
 
 from etcdfix.cli.root import run
 from etcdfix.commands.explaining import cause as explain_cause
+from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.report.schema import SCHEMAS
-from etcdfix.verdicts.causes import Cause
 from tests.support.fixtures import Captured, Patch
 
 REPOSITORY = Path(__file__).parents[3]

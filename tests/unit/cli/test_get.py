@@ -14,7 +14,7 @@ import pytest
 
 from etcdfix.cli import get as get_module
 from etcdfix.cli.root import run
-from etcdfix.model import StoredValue
+from etcdfix.model.model import StoredValue
 from etcdfix.remediation.audit.verify import read_records
 from tests.support.collecting import ALPHA
 from tests.support.fixtures import Captured, CapturedBytes, Patch

@@ -11,7 +11,7 @@ import pytest
 from etcdfix.cli.examples import EXAMPLES
 from etcdfix.cli.plan import run_command
 from etcdfix.cli.root import cli, run
-from etcdfix.rules import MEANINGS
+from etcdfix.model.rules import MEANINGS
 from tests.support.fixtures import Captured, Patch
 from tests.unit.cli.test_variables import COMMANDS
 

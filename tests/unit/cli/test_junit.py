@@ -10,7 +10,7 @@ import pytest
 
 from etcdfix.cli import look as look_module
 from etcdfix.cli.root import run
-from etcdfix.errors import EndedEarly
+from etcdfix.model.errors import EndedEarly
 from etcdfix.report.scan import WHOLE
 from tests.support.collecting import ALPHA
 from tests.support.fixtures import CapturedBytes, Patch

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("no_variables")
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: Patch) -> Path:
-    monkeypatch.setattr("etcdfix.machine.ROOT", tmp_path)
+    monkeypatch.setattr("etcdfix.inputs.machine.ROOT", tmp_path)
     return tmp_path
 
 

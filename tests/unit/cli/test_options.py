@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from etcdfix.cli.inputs import gather_inputs
 from etcdfix.cli.options import jobs_option, reading_options, source_options
 from etcdfix.commands.opening import Inputs, open_source
-from etcdfix.errors import ConfigurationError
-from etcdfix.scope import ScopeRequest
+from etcdfix.model.errors import ConfigurationError
+from etcdfix.model.scope import ScopeRequest
 from etcdfix.text.commands import RunOptions, scan
 
 EVERYTHING = ScopeRequest()

@@ -15,13 +15,13 @@ from etcdfix.cli import plan as plan_module
 from etcdfix.cli.root import run
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.transformer import Transformers, no_plugin
-from etcdfix.examine import Examiner
+from etcdfix.examine.one import Examiner
 from etcdfix.graph.users import users_of
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.planfile import load_plan
 from etcdfix.report.schema import SCHEMAS
 from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource
-from etcdfix.storagekey import StorageLayout
 from tests.support.collecting import ALPHA
 from tests.support.decoders import shared_decoder
 from tests.support.fixtures import Captured, Patch

@@ -13,9 +13,10 @@ from typing import Any, NoReturn
 import click
 import pytest
 
-from etcdfix import errors
 from etcdfix.cli import root
 from etcdfix.cli.root import cli, run
+from etcdfix.model import errors
+from etcdfix.sources.errors import NotASnapshot, SourceDenied
 from etcdfix.sources.etcd import threads
 from tests.support.fixtures import Captured, Patch
 
@@ -57,11 +58,11 @@ def test_result_of_a_command_is_the_exit_code(run_command: RunCommand, result: o
     [
         (errors.ConfigurationError("no such thing"), 2, ["etcdfix: no such thing"]),
         (
-            errors.SourceDenied("wrong password", hint="give another"),
+            SourceDenied("wrong password", hint="give another"),
             5,
             ["etcdfix: wrong password", "  next: give another"],
         ),
-        (errors.NotASnapshot("a\x1b[2J\nb", hint="c\x07"), 5, ["etcdfix: a\\x1b[2J\\nb", "  next: c\\x07"]),
+        (NotASnapshot("a\x1b[2J\nb", hint="c\x07"), 5, ["etcdfix: a\\x1b[2J\\nb", "  next: c\\x07"]),
         (KeyboardInterrupt(), 130, ["interrupted"]),
         (errors.EndedEarly("ended by SIGTERM", 143), 143, ["etcdfix: ended by SIGTERM; nothing was changed"]),
         (errors.EndedEarly("ended by --timeout 1s", 3, 5), 5,

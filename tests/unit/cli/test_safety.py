@@ -15,11 +15,11 @@ from etcdfix.cli.keys import one_key
 from etcdfix.cli.look import record_paths
 from etcdfix.cli.options import _Word
 from etcdfix.cli.root import run
-from etcdfix.errors import ConfigurationError, RefusedByRule
+from etcdfix.model.errors import ConfigurationError, RefusedByRule
+from etcdfix.model.rules import MEANINGS, NAMED, Rule
 from etcdfix.remediation.audit.record import Link, Result
 from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.commit import ChangeOutcome
-from etcdfix.rules import MEANINGS, NAMED, Rule
 from etcdfix.text.commands import ACKNOWLEDGEMENT
 from tests.support.fixtures import Captured, Patch
 

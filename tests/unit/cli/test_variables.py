@@ -15,7 +15,7 @@ from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.inputs import gather_inputs
 from etcdfix.cli.plan import PlanCommand, run_command
 from etcdfix.cli.root import cli, run
-from etcdfix.scope import ScopeRequest
+from etcdfix.model.scope import ScopeRequest
 from etcdfix.sources.connection import connection_from_options
 from etcdfix.text.commands import ACKNOWLEDGEMENT
 from tests.support.collecting import ALPHA

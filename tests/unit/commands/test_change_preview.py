@@ -15,9 +15,12 @@ from etcdfix.apiserver.objects import Answer
 from etcdfix.apiserver.servers import ServerAnswer, ServerAnswers
 from etcdfix.commands.changing.outcome import outcome_report
 from etcdfix.commands.changing.preview import WARNINGS, deletion_preview
+from etcdfix.examine.maybe_newer import SimilarCounts
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.examine.verdicts.key_loss import KeyCounts
 from etcdfix.graph.model import Risk
-from etcdfix.maybe_newer import SimilarCounts
-from etcdfix.model import ClusterIdentity, Outcome
+from etcdfix.model.model import ClusterIdentity, Outcome
 from etcdfix.remediation.audit.record import Link, Result, Verb
 from etcdfix.remediation.change import Change, ChangeRequest
 from etcdfix.remediation.cluster import Acceptances
@@ -27,9 +30,6 @@ from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.surroundings import Alike
 from etcdfix.report.render.text import text_lines
 from etcdfix.text.commands import RunOptions
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.key_loss import KeyCounts
 from tests.support.checked_values import present_of
 from tests.support.examinations import examination
 

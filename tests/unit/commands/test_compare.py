@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etcdfix.commands.compare import Comparison, Side, compare_sources
-from etcdfix.examine import Examiner, Reading
-from etcdfix.examine_all import no_progress
-from etcdfix.model import StoredValue
+from etcdfix.examine.all import no_progress
+from etcdfix.examine.one import Examiner, Reading
+from etcdfix.model.model import StoredValue
+from etcdfix.model.scope import KeyRange, ScopeRequest
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.compare import ComparedCopy, ComparisonReport, member_advice
 from etcdfix.report.render.text import text_lines
-from etcdfix.scope import KeyRange, ScopeRequest
-from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (

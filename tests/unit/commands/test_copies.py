@@ -13,16 +13,16 @@ from etcdfix.commands.copies import CopiesRequest, find_copies
 from etcdfix.copies.finder import Named
 from etcdfix.copies.model import Place, Sameness, Way
 from etcdfix.copies.search import Places
-from etcdfix.examine import Examiner, Reading
-from etcdfix.model import StoredValue
+from etcdfix.examine.one import Examiner, Reading
+from etcdfix.model.model import StoredValue
+from etcdfix.model.rules import Rule
+from etcdfix.model.scope import ScopeRequest
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.report.copies import CopiesReport, Grade, ObjectCopies, ObjectState
 from etcdfix.report.document import Table
 from etcdfix.report.render import FORMS
-from etcdfix.rules import Rule
-from etcdfix.scope import ScopeRequest
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions
 from tests.support.etcd_history import KUBE_SYSTEM, LiveHistory, RememberedEtcd
 from tests.support.fixtures import Patch

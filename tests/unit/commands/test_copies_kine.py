@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.model.rules import Rule
 from etcdfix.report.copies import Grade, ObjectState
-from etcdfix.rules import Rule
 from etcdfix.sources.kine import KineSource
 from etcdfix.text.commands import RunOptions
 from tests.support.etcd_history import KUBE_SYSTEM

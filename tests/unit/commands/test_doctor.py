@@ -9,10 +9,10 @@ import pytest
 from etcdfix.commands.doctor import check_clock, check_revision
 from etcdfix.commands.doctoring.needs import check_kubernetes
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.errors import RefusedByRule
-from etcdfix.examine import Examiner
+from etcdfix.examine.one import Examiner
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.doctor import Check
-from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import Part, scan
 from tests.support.decoders import shared_decoder
 from tests.support.doctoring import lease, states

@@ -11,11 +11,11 @@ import pytest
 from etcdfix.commands.explain import Explained, ExplainRequest, explain_key
 from etcdfix.copies.finder import parse_named
 from etcdfix.copies.search import Places
-from etcdfix.errors import SourceError
-from etcdfix.model import KeptRevision, StoredValue
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import KeptRevision, StoredValue
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.document import State
 from etcdfix.report.explain import AttemptResult, ExplainReport, History, Shows
-from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions
 from tests.support.fixtures import Patch
 from tests.support.memory_source import MemorySource, stored
@@ -32,8 +32,8 @@ from tests.support.objects import (
     secret,
 )
 from tests.support.rendering import rendered
-from tests.unit.test_readable_revision import KEY as KEPT
-from tests.unit.test_readable_revision import Remembering
+from tests.unit.examine.test_readable_revision import KEY as KEPT
+from tests.unit.examine.test_readable_revision import Remembering
 
 KEY = "/registry/secrets/shop/web"
 A = "/registry/secrets/shop/a"

@@ -17,11 +17,11 @@ from etcdfix.cli import get as get_module
 from etcdfix.cli.root import run
 from etcdfix.commands.get import GetRequest, GetResult, Named, Notes, read_raw, run_get
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.errors import ConfigurationError, SourceError
-from etcdfix.model import StoredValue
+from etcdfix.model.errors import ConfigurationError, SourceError
+from etcdfix.model.model import StoredValue
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.objects import Documents, Form, ObjectList, Shown, message_of
 from etcdfix.report.render import write
-from etcdfix.storagekey import StorageLayout
 from etcdfix.testing.protobytes import block, object_meta, unknown
 from tests.support.fixtures import CapturedBytes, Patch
 from tests.support.memory_source import MemorySource, stored

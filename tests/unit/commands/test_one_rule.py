@@ -13,16 +13,16 @@ import pytest
 
 from etcdfix.commands.plan import build_plan
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.examine import Reading
-from etcdfix.examine_all import no_progress
+from etcdfix.examine.all import no_progress
+from etcdfix.examine.one import Reading
+from etcdfix.examine.verdicts.deletability import IDENTITY as UNENCRYPTED
+from etcdfix.examine.verdicts.key_loss import BY_NUMBERS
 from etcdfix.graph.cluster import index_cluster
+from etcdfix.model.rules import MEANINGS, Rule
 from etcdfix.remediation.surroundings import look_at_all
 from etcdfix.report.advice.whole import doubt_in
 from etcdfix.report.model import TransformerSummary
 from etcdfix.report.plan import DECLARE_KEY_LOST
-from etcdfix.rules import MEANINGS, Rule
-from etcdfix.verdicts.deletability import IDENTITY as UNENCRYPTED
-from etcdfix.verdicts.key_loss import BY_NUMBERS
 from tests.support.checked_values import judged
 from tests.support.impact_objects import Cluster
 from tests.support.lost_key import base, examiner_of, request_for, scan_to

@@ -12,8 +12,8 @@ import pytest
 from etcdfix.cli.look import ExitCode, scan_exit_code
 from etcdfix.cli.root import run
 from etcdfix.commands.scan import ScanRequest, ScanResult, run_scan
-from etcdfix.scope import ScopeRequest
-from etcdfix.storagekey import StorageLayout
+from etcdfix.model.scope import ScopeRequest
+from etcdfix.model.storagekey import StorageLayout
 from tests.support.collecting import CollectingReporter
 from tests.support.fixtures import CapturedBytes
 from tests.support.memory_source import MemorySource

@@ -11,12 +11,12 @@ from etcdfix.commands.copies import CopiesRequest, find_copies
 from etcdfix.commands.explain import ExplainRequest, explain_key
 from etcdfix.commands.scan import ScanRequest, run_scan
 from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.model.scope import ScopeRequest
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.report.copies import CopiesReport
 from etcdfix.report.explain import ExplainReport
 from etcdfix.report.model import Finding, Remedy, Summary
-from etcdfix.scope import ScopeRequest
-from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions, fix
 from tests.support.attacks import LOCAL, TRUE, WRONG, seal, secret
 from tests.support.collecting import CollectingReporter

@@ -9,18 +9,18 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from etcdfix import examine_jobs
 from etcdfix.commands.copies import CopiesRequest, find_copies
 from etcdfix.commands.encryption.try_ import NamedCandidate, TryRequest, try_candidates
 from etcdfix.commands.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.encryption.config import EncryptionConfiguration, load_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
+from etcdfix.examine import jobs as examine_jobs
+from etcdfix.model.scope import ScopeRequest
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.scope import ScopeRequest
 from etcdfix.sources import mvcc, pages
 from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource
-from etcdfix.storagekey import StorageLayout
 from tests.support.collecting import ALPHA
 from tests.support.fixtures import Patch
 from tests.support.memory_source import MemorySource

@@ -7,8 +7,8 @@ import shlex
 import pytest
 
 from etcdfix.commands.rescuing.told import next_steps
+from etcdfix.copies.rescued import Fit
 from etcdfix.report.rescue import Rescued, RescuedObject
-from etcdfix.rescued import Fit
 from etcdfix.text.commands import RunOptions
 
 ONE, TWO = b"/kubernetes.io/secrets/shop/one", b"/kubernetes.io/secrets/shop/two"

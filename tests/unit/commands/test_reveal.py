@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from etcdfix.commands.get import GetRequest, Named, record_reveal
-from etcdfix.errors import UnsafePlace
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
-from etcdfix.storagekey import StorageLayout
+from etcdfix.remediation.errors import UnsafePlace
 
 
 def reveal(log: Path, wanted: dict[str, Any]) -> object:

@@ -13,17 +13,17 @@ import pytest
 
 from etcdfix.cli.look import ExitCode, scan_exit_code
 from etcdfix.commands.scan import ScanRequest, ScanResult, run_scan
-from etcdfix.errors import ConfigurationError, SourceUnreachable
-from etcdfix.model import Outcome, StoredValue
+from etcdfix.examine.spool import Spool
+from etcdfix.examine.verdicts.kinds import Part
+from etcdfix.model.errors import ConfigurationError, SourceUnreachable
+from etcdfix.model.model import Outcome, StoredValue
+from etcdfix.model.scope import ScopeRequest
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.model import NewFindings
 from etcdfix.report.render import SCAN_FORMS
 from etcdfix.report.saved_report import load_baseline
 from etcdfix.report.scan import found_line
-from etcdfix.scope import ScopeRequest
-from etcdfix.spool import Spool
-from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions
-from etcdfix.verdicts.kinds import Part
 from tests.support.collecting import CollectingReporter
 from tests.support.fixtures import Patch
 from tests.support.junit import read_junit
@@ -514,7 +514,7 @@ def test_damage_under_a_key_that_is_right_is_searched_for(others: tuple[tuple[st
 
 
 def test_the_search_for_damage_has_a_bound_for_each_key(monkeypatch: Patch) -> None:
-    monkeypatch.setattr("etcdfix.examine_all.MOST_SEARCHED", 2)
+    monkeypatch.setattr("etcdfix.examine.all.MOST_SEARCHED", 2)
     entries = [(str(number), 50 + number, flipped(str(number))) for number in range(4)]
     reporter, _result = scan(Records(*entries, ("z", 1, gcm("z"))), config=GCM)
     assert list(causes(reporter).values()) == ["ciphertext-damaged"] * 2 + ["associated-data-unknown"] * 2

@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix import spool
 from etcdfix.commands.scan import ScanRequest, run_scan
 from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.examine import spool
+from etcdfix.model.scope import ScopeRequest
 from etcdfix.report.render import SCAN_FORMS
 from etcdfix.report.saved_report import Baseline, load_baseline
-from etcdfix.scope import ScopeRequest
 from etcdfix.text.commands import RunOptions
 from tests.support.examinations import LAYOUT
 from tests.support.fixtures import Patch

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from etcdfix.commands.settle import advised, exit_code_of, settle_log
-from etcdfix.model import ClusterIdentity
+from etcdfix.model.model import ClusterIdentity
 from etcdfix.remediation.audit.record import Record, Result, Verb
 from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.settle import settled_intent

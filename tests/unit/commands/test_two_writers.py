@@ -11,9 +11,9 @@ import pytest
 from etcdfix.commands.explain import ExplainRequest, explain_key
 from etcdfix.commands.scan import ScanRequest, run_scan
 from etcdfix.encryption.config import parse_configuration
-from etcdfix.scope import ScopeRequest
+from etcdfix.model.scope import ScopeRequest
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.sources.snapshot import SnapshotSource
-from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions
 from tests.support.collecting import CollectingReporter
 

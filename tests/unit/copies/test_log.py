@@ -13,6 +13,7 @@ import pytest
 
 from etcdfix.copies import bootstrap as module
 from etcdfix.copies.bootstrap import BootstrapValues, bootstrap_values
+from etcdfix.copies.errors import OtherHistory
 from etcdfix.copies.finder import Finder
 from etcdfix.copies.log import MOST_WRITES, Log
 from etcdfix.copies.model import Copy, Freshness, Life, LogProof, Sameness, Wanted
@@ -20,13 +21,14 @@ from etcdfix.copies.rank import ranked
 from etcdfix.copies.revisions import Revisions
 from etcdfix.copies.snapshots import Snapshots
 from etcdfix.encryption.bootstrap import EMPTY_TOKEN, BootstrapState, forms_of
-from etcdfix.errors import NotALog, OtherHistory, SourceDenied, SourceError
-from etcdfix.examine import Examiner, Reading
-from etcdfix.model import Confidence, KeptRevision, Outcome, Revision, StoredValue
+from etcdfix.examine.one import Examiner, Reading
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import Confidence, KeptRevision, Outcome, Revision, StoredValue
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.sources.base import Source
+from etcdfix.sources.errors import NotALog, SourceDenied
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.sources.wal.model import Agreement, LoggedWrite, WriteKind
-from etcdfix.storagekey import StorageLayout
 from tests.support.k3s_bootstrap import TOKEN, bootstrap, path
 from tests.support.k3s_cluster import NEW, OLD
 from tests.support.memory_source import MemorySource, stored

@@ -17,17 +17,17 @@ from etcdfix.copies.rank import alike, judged, ranked
 from etcdfix.copies.revisions import life_of
 from etcdfix.copies.same_history import history_of
 from etcdfix.copies.search import Places, copies_of, looked_into, open_finders, problems_of
-from etcdfix.errors import ConfigurationError, SourceError
-from etcdfix.examine import Examiner, Reading
-from etcdfix.examine_all import no_progress
-from etcdfix.model import ClusterIdentity, Confidence, GroupResource, KnownBy, Outcome, StoredValue
+from etcdfix.examine.all import no_progress
+from etcdfix.examine.one import Examiner, Reading
+from etcdfix.model.errors import ConfigurationError, SourceError
+from etcdfix.model.model import ClusterIdentity, Confidence, GroupResource, KnownBy, Outcome, StoredValue
+from etcdfix.model.rules import Rule
+from etcdfix.model.scope import InRanges, KeyRange
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.remediation.offers import offers
 from etcdfix.report.copies import Grade
-from etcdfix.rules import Rule
-from etcdfix.scope import InRanges, KeyRange
 from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource
-from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions
 from tests.support.etcd_history import LiveHistory, RememberedEtcd
 from tests.support.objects import KUBE_SYSTEM_UID, config_map

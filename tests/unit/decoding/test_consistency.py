@@ -16,10 +16,10 @@ from etcdfix.decoding.consistency import (
     utf8_fault,
     wire_fields,
 )
+from etcdfix.decoding.errors import ConversionFailed
 from etcdfix.decoding.protobuf.strict import StrictDecoder
 from etcdfix.decoding.schema import load_schema
-from etcdfix.errors import ConversionFailed
-from etcdfix.model import GroupVersionKind, Inconsistency
+from etcdfix.model.model import GroupVersionKind, Inconsistency
 from etcdfix.testing.protobytes import block, entry, number, object_meta, tag, varint
 from etcdfix.wire.descriptors import MessageClasses
 from tests.support.secret_message import secret

@@ -10,9 +10,11 @@ import pytest
 
 from etcdfix.decoding.cbor import MAX_DEPTH, decode_map
 from etcdfix.decoding.customresource import CustomResourceDecoder, CustomResourceInfo, crd_info
+from etcdfix.decoding.errors import CBORMalformed, KindUnknown
 from etcdfix.decoding.recognise import CBOR_TAG
-from etcdfix.errors import CBORMalformed, DecodeError, JSONMalformed, KindUnknown
-from etcdfix.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
+from etcdfix.golang.errors import JSONMalformed
+from etcdfix.model.errors import DecodeError
+from etcdfix.model.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
 
 WIDGETS = CustomResourceInfo(
     group="example.com",

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etcdfix.decoding.errors import KindUnknown
 from etcdfix.decoding.kubeobject import KubeObject, ObjectReader
 from etcdfix.decoding.storagecodecs import Decoder
-from etcdfix.errors import DecodeError, KindUnknown
+from etcdfix.model.errors import DecodeError
 from etcdfix.testing.protobytes import block, entry, object_meta, unknown
 from tests.support.objects import crd, json_object, widget
 

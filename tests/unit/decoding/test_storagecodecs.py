@@ -9,11 +9,13 @@ import cbor2
 import pytest
 
 from etcdfix.decoding.customresource import CustomResourceInfo
+from etcdfix.decoding.errors import KindUnknown, ProtobufMalformed
 from etcdfix.decoding.layout import plaintext_layout
 from etcdfix.decoding.recognise import CBOR_TAG, is_json
 from etcdfix.decoding.storagecodecs import Decoder
-from etcdfix.errors import DecodeError, JSONMalformed, KindUnknown, ProtobufMalformed, UnknownEncoding
-from etcdfix.model import DecodedObject, GroupVersionKind
+from etcdfix.golang.errors import JSONMalformed, UnknownEncoding
+from etcdfix.model.errors import DecodeError
+from etcdfix.model.model import DecodedObject, GroupVersionKind
 from etcdfix.testing.protobytes import block, number, object_meta, unknown
 from tests.support.objects import config_map, secret, widget
 

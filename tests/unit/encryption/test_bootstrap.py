@@ -28,7 +28,7 @@ from etcdfix.encryption.bootstrap import (
     open_bootstrap,
     password_of,
 )
-from etcdfix.errors import ConfigurationError
+from etcdfix.model.errors import ConfigurationError
 from tests.support import k3s_bootstrap
 from tests.support.fixtures import Patch
 from tests.support.k3s_bootstrap import (

@@ -13,7 +13,7 @@ from etcdfix.encryption.providers import aesgcm, cipher_of, secretbox
 from etcdfix.encryption.providers.aescbc import AESCBCCipher
 from etcdfix.encryption.providers.aesgcm import AESGCMCipher
 from etcdfix.encryption.providers.secretbox import SecretboxCipher
-from etcdfix.model import Attempt, FailureReason
+from etcdfix.model.model import Attempt, FailureReason
 from tests.support import encoders
 
 KEY = bytes(range(32))

@@ -20,7 +20,7 @@ from etcdfix.encryption.config import (
 from etcdfix.encryption.config_file import decode
 from etcdfix.encryption.config_rules import parse_group_resource
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.errors import ConfigurationError
+from etcdfix.model.errors import ConfigurationError
 
 CONFIGS = Path(__file__).parents[3] / "fixtures" / "configs"
 KEY = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from etcdfix.encryption.config import parse_configuration
-from etcdfix.errors import ConfigurationError
+from etcdfix.model.errors import ConfigurationError
 
 CANARY = "Qx7Zk1vPbT9nWs4LrE8dUo2mHy6GcJ5fAi3RtYpVzKw="
 YAML = f"""apiVersion: apiserver.config.k8s.io/v1

@@ -13,7 +13,7 @@ import yaml
 from etcdfix.encryption.config import decode_rules, parse_configuration
 from etcdfix.encryption.config_lint import LintFinding, LintLevel, lint
 from etcdfix.encryption.config_merge import merge, merged_file
-from etcdfix.errors import ConfigurationError
+from etcdfix.model.errors import ConfigurationError
 from tests.support.objects import IDENTITY, configuration_of_rules, provider
 
 REPOSITORY = Path(__file__).parents[3]

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
 from etcdfix.encryption.config_merge import Merged, merge, merged_file
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.errors import ConfigurationError
-from etcdfix.model import GroupResource
+from etcdfix.model.errors import ConfigurationError
+from etcdfix.model.model import GroupResource
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aesgcm, configuration_of_rules, provider
 
 KEY_3 = bytes(range(100, 132))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from etcdfix.encryption.config_rules import key_bytes, parse_group_resource, rule_name, socket_path
-from etcdfix.model import GroupResource
+from etcdfix.model.model import GroupResource
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from etcdfix.encryption.config import ProviderType, parse_configuration
 from etcdfix.encryption.encrypt import NotSealed, Sealed, SealRefusal, to_storage
 from etcdfix.encryption.providers import cipher_of
 from etcdfix.encryption.transformer import ResourceTransformers, Transformers
-from etcdfix.model import GroupResource
+from etcdfix.model.model import GroupResource
 from tests.support import encoders
 from tests.support.encoders import NONCE_SIZES, local_body
 from tests.support.fixtures import Patch

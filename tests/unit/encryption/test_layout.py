@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from etcdfix.encryption.layout import envelope_layout
-from etcdfix.model import Part
+from etcdfix.model.model import Part
 from tests.support.objects import KEY_1, aescbc, aesgcm, secret
 
 KEY = "/registry/secrets/shop/web"

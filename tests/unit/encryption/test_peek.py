@@ -11,12 +11,12 @@ from urllib.parse import quote
 import pytest
 
 from etcdfix.encryption.cipher import turned
+from etcdfix.encryption.errors import KMSRefused, KMSUnreachable
 from etcdfix.encryption.keyring import fingerprint
 from etcdfix.encryption.kms.envelopes import WrappedKey
 from etcdfix.encryption.peek import PeekRequest, peek
 from etcdfix.encryption.transformer import Transformers, TransformFailed
-from etcdfix.errors import KMSRefused, KMSUnreachable
-from etcdfix.model import GroupResource, Look, Peek, PeekState, Undone
+from etcdfix.model.model import GroupResource, Look, Peek, PeekState, Undone
 from tests.support import encoders
 from tests.support.encoders import NONCE_SIZES
 from tests.support.fixtures import Patch

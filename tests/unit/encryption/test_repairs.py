@@ -15,7 +15,7 @@ from etcdfix.encryption.repairs import (
     unsearched,
 )
 from etcdfix.encryption.transformer import ResourceTransformers
-from etcdfix.model import RepairKind
+from etcdfix.model.model import RepairKind
 from tests.support import encoders
 from tests.support.fixtures import Patch
 from tests.support.peeking import (

@@ -10,7 +10,7 @@ import pytest
 from etcdfix.encryption.envelope import parse_envelope
 from etcdfix.encryption.same_look import SameLook
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.model import Look, PeekState
+from etcdfix.model.model import Look, PeekState
 from tests.support import encoders
 from tests.support.peeking import (
     ETCD_KEY,

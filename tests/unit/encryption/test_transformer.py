@@ -9,11 +9,11 @@ import pytest
 
 from etcdfix.encryption import transformer
 from etcdfix.encryption.config import KMSProvider, parse_configuration
+from etcdfix.encryption.errors import KMSRefused, KMSUnreachable, TransformError
 from etcdfix.encryption.keyring import fingerprint
 from etcdfix.encryption.kms.envelopes import KMSPlugin
 from etcdfix.encryption.transformer import ResourceTransformers, Transformers, TransformFailed
-from etcdfix.errors import KMSRefused, KMSUnreachable, TransformError
-from etcdfix.model import Attempt, FailureReason, GroupResource, Plaintext, TransformFailure
+from etcdfix.model.model import Attempt, FailureReason, GroupResource, Plaintext, TransformFailure
 from tests.support import encoders
 from tests.support.fixtures import Patch
 from tests.support.played_plugins import OneAnswer

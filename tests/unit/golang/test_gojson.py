@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etcdfix.errors import JSONMalformed, UnknownEncoding
 from etcdfix.golang import gotime
+from etcdfix.golang.errors import JSONMalformed, UnknownEncoding
 from etcdfix.golang.gobase64 import decode, illegal_byte
 from etcdfix.golang.gojson import GoJSONError, Token, check_json, loads, tokenize
 from etcdfix.golang.gojsontext import NumberLiteral, encode_json, parse_exactly

@@ -10,9 +10,9 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from etcdfix.errors import JSONMalformed
 from etcdfix.golang import goyaml
 from etcdfix.golang.document import read_document
+from etcdfix.golang.errors import JSONMalformed
 from etcdfix.golang.gojsontext import encode_json
 from etcdfix.golang.goyaml import to_json
 from etcdfix.golang.yamltext import MAX_DEPTH, json_text, yaml_text

@@ -8,8 +8,8 @@ import pytest
 
 from etcdfix.graph.assess import assess
 from etcdfix.graph.model import Action, Assessment, Risk
-from etcdfix.model import Confidence, KeptRevision, Revision, StoredValue
-from etcdfix.storagekey import StorageLayout
+from etcdfix.model.model import Confidence, KeptRevision, Revision, StoredValue
+from etcdfix.model.storagekey import StorageLayout
 from tests.support.impact_objects import BROKEN, Cluster, owner
 from tests.support.memory_source import MemorySource, stored
 

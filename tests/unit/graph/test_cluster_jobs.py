@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from etcdfix import examine_jobs
 from etcdfix.commands.plan import PlanRequest, build_plan
-from etcdfix.examine import Examiner, Reading
-from etcdfix.examine_frames import decode_answer
+from etcdfix.examine import jobs as examine_jobs
+from etcdfix.examine.frames import decode_answer
+from etcdfix.examine.one import Examiner, Reading
 from etcdfix.graph.cluster import ClusterIndex, index_cluster
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.render.machine import JSONWriter
 from etcdfix.sources import mvcc, pages
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions
 from tests.support.impact_objects import Cluster, owner
 from tests.support.lost_key import CONFIGURATION, examiner_of, lost_cluster, request_for, scan_to

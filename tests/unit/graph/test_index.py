@@ -15,8 +15,7 @@ import pytest
 from etcdfix.commands.explaining.impact import impact_of
 from etcdfix.commands.namespace import concerns_namespace, namespace_report
 from etcdfix.commands.orphans import orphans_report
-from etcdfix.errors import SourceError
-from etcdfix.examine import Reading
+from etcdfix.examine.one import Reading
 from etcdfix.graph import builder
 from etcdfix.graph.cluster import ClusterIndex, index_cluster
 from etcdfix.graph.index import ImpactIndex
@@ -32,8 +31,9 @@ from etcdfix.graph.tables import (
     UNDETERMINED,
     UNREADABLE,
 )
+from etcdfix.model.errors import SourceError
+from etcdfix.model.storagekey import StorageCodec, StorageLayout, builtin_directories
 from etcdfix.sources.pages import Page
-from etcdfix.storagekey import StorageCodec, StorageLayout, builtin_directories
 from tests.support.breaking_in import Heard, heard
 from tests.support.impact_objects import NOW, Cluster, node_of, owner
 from tests.support.memory_source import MemorySource, stored

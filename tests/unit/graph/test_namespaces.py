@@ -10,7 +10,7 @@ import pytest
 from etcdfix.graph.model import OrphanGroup, OrphanReason, WebhookHold
 from etcdfix.graph.namespaces import NamespaceState, freed_by, namespace_state
 from etcdfix.graph.orphans import Orphans, find_orphans
-from etcdfix.model import Confidence
+from etcdfix.model.model import Confidence
 from tests.support.impact_objects import NOW, Cluster, node_of, owner
 from tests.support.memory_source import MemorySource
 

@@ -16,7 +16,7 @@ from etcdfix.graph.recreation import (
     claimed_secrets,
     marks_of,
 )
-from etcdfix.model import StoredValue
+from etcdfix.model.model import StoredValue
 from etcdfix.report.plan import PlanEntry
 from tests.support.impact_objects import Cluster, owner
 from tests.support.lost_key import (

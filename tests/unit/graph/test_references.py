@@ -11,14 +11,14 @@ import pytest
 from etcdfix.decoding.kubeobject import ObjectReader
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.examine import Examiner
+from etcdfix.examine.one import Examiner
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import Stops
 from etcdfix.graph.users import users_of
 from etcdfix.graph.uses import POD_CARRIERS, Role
-from etcdfix.model import Outcome
+from etcdfix.model.model import Outcome
+from etcdfix.model.storagekey import StorageCodec, StorageLayout
 from etcdfix.sources.snapshot import SnapshotSource
-from etcdfix.storagekey import StorageCodec, StorageLayout
 from tests.support.collecting import ALPHA
 from tests.support.decoders import shared_decoder
 from tests.support.impact_objects import Cluster, build_index, node_of

@@ -16,9 +16,9 @@ import pytest
 
 from etcdfix.apiserver.client import open_access
 from etcdfix.encryption.config import load_configuration
-from etcdfix.errors import EtcdfixError
 from etcdfix.inputs.inputfile import STANDARD_INPUT, mapped_input, open_input, read_input
 from etcdfix.inputs.manifest import load_manifest
+from etcdfix.model.errors import EtcdfixError
 from etcdfix.remediation.backup.file import read_backup
 from etcdfix.report.planfile import load_plan
 from etcdfix.report.saved_report import load_baseline, load_report

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.manifest import Manifest, load_manifest
+from etcdfix.model.errors import ConfigurationError
 
 # A control plane as kubeadm would set it up, written for this test.
 KUBEADM = """

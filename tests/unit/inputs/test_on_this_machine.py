@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.on_this_machine import find_distributions
+from etcdfix.model.errors import ConfigurationError
 from tests.support.distributions import (
     DISTRIBUTIONS,
     OPENSHIFT_MANIFEST,

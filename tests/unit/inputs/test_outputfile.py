@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.outputfile import destination
+from etcdfix.model.errors import ConfigurationError
 
 RECORD = b'{"kind":"Event","apiVersion":"audit.k8s.io/v1","annotations":{"etcdfix.io/sequence":"1"}}\n'
 

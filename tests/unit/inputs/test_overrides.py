@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.overrides import overrides_text, parse_overrides, servers_of
+from etcdfix.model.errors import ConfigurationError
 
 TEXT = "/events#https://10.0.0.1:2381;https://10.0.0.2:2381,coordination.k8s.io/leases#https://127.0.0.1:4004,apps/*#http://a:1"
 

@@ -12,9 +12,9 @@ import pytest
 from etcdfix.apiserver.memory import Identity
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.cli.root import run
+from etcdfix.copies.rescued import INDEX_NAME
 from etcdfix.inputs.ownfiles import OwnFile, own_file
 from etcdfix.remediation.saved_objects import RescueStore
-from etcdfix.rescued import INDEX_NAME
 from tests.support.audit_logs import delete_with, own_directory, write_log
 from tests.support.collecting import ALPHA
 

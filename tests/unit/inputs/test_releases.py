@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.errors import ConfigurationError
 from etcdfix.inputs.releases import FIRST_MINOR, LAST_MINOR, parse_kubernetes_version
+from etcdfix.model.errors import ConfigurationError
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from etcdfix.errors import RefusedByRule, SourceUnreachable
-from etcdfix.maybe_newer import SimilarCounts
+from etcdfix.examine.maybe_newer import SimilarCounts
+from etcdfix.model.errors import RefusedByRule, SourceUnreachable
+from etcdfix.model.rules import Rule, refuse, unless_accepted
 from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.change import Change, ChangeRequest, Check, ask
 from etcdfix.remediation.present import Present
 from etcdfix.remediation.surroundings import Alike
-from etcdfix.rules import Rule, refuse, unless_accepted
 from tests.support.checked_values import present_of
 from tests.support.examinations import examination
 

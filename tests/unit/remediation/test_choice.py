@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from etcdfix.copies.model import Copy, Place, Sameness, Wanted
-from etcdfix.errors import RefusedByRule
-from etcdfix.model import Confidence, GroupResource, Outcome
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.model.model import Confidence, GroupResource, Outcome
+from etcdfix.model.rules import Rule
 from etcdfix.remediation.choice import FixRequest, best_choice
 from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.offers import Offer
-from etcdfix.rules import Rule
 from tests.support.examinations import examination
 
 KEY = b"/registry/secrets/shop/one"

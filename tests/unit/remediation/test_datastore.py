@@ -8,8 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from etcdfix.errors import RevisionCompacted, SourceError
-from etcdfix.model import ClusterIdentity, StoredValue
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import ClusterIdentity, StoredValue
+from etcdfix.model.rules import Rule
+from etcdfix.model.storagekey import StorageLayout, builtin_directories
 from etcdfix.remediation.datastore import (
     LONG_LIVED,
     Expected,
@@ -23,9 +25,8 @@ from etcdfix.remediation.datastore import (
     find_elsewhere,
 )
 from etcdfix.remediation.same_etcd import Held, Recorded, hold_against
-from etcdfix.rules import Rule
+from etcdfix.sources.errors import RevisionCompacted
 from etcdfix.sources.kine import KineSource
-from etcdfix.storagekey import StorageLayout, builtin_directories
 from tests.support.kine import KineWriter
 
 KEY = b"/registry/secrets/shop/db"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix import machine
-from etcdfix.errors import NotDurable, UnsafePlace, why
+from etcdfix.inputs import machine
+from etcdfix.model.errors import why
 from etcdfix.remediation import durable
 from etcdfix.remediation.durable import (
     Filesystem,
@@ -27,6 +27,7 @@ from etcdfix.remediation.durable import (
     refuse_foreign_file,
     same_disk,
 )
+from etcdfix.remediation.errors import NotDurable, UnsafePlace
 from tests.support.audit_logs import Calls, mounted, own_directory
 from tests.support.durable_steps import (
     DIRECTORY_ACTIONS,

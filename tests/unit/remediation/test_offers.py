@@ -8,14 +8,14 @@ import msgspec
 import pytest
 
 from etcdfix.copies.model import Copy, Freshness, Place, Sameness, Wanted, Way
-from etcdfix.model import ClusterIdentity, Confidence, Outcome, Repair, RepairKind, RepairProof
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.model.model import ClusterIdentity, Confidence, Outcome, Repair, RepairKind, RepairProof
+from etcdfix.model.rules import Rule
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.remediation.offers import Offer, best_of, offers, remedy_of, shown_of, ways_of
 from etcdfix.report.advice.ways import first_way
 from etcdfix.report.copies import Grade
-from etcdfix.rules import Rule
-from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions
-from etcdfix.verdicts.causes import Cause
 from tests.support.examinations import examination
 
 KEY = b"/registry/secrets/shop/web"

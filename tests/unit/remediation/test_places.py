@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix import machine
-from etcdfix.errors import UnsafePlace
+from etcdfix.inputs import machine
 from etcdfix.remediation import places
 from etcdfix.remediation.audit.syslog import Syslog
 from etcdfix.remediation.durable import Filesystem, default_audit_log, default_directory, filesystem_kind
+from etcdfix.remediation.errors import UnsafePlace
 from etcdfix.remediation.places import RecordPaths, disk_of_etcd, lasting_warnings, place_warnings
 from etcdfix.text.commands import Part, RunOptions
 from tests.support.audit_logs import mounted, own_directory

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.errors import UnsafePlace
 from etcdfix.remediation.audit.search import saved_digests
 from etcdfix.remediation.audit.verify import read_records, verify
+from etcdfix.remediation.errors import UnsafePlace
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.saved_objects import BATCH, RescueRecord
 from tests.support.audit_logs import own_directory
-from tests.unit.test_rescued import saved_object
+from tests.unit.copies.test_rescued import saved_object
 
 
 @pytest.fixture

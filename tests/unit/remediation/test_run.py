@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from etcdfix.commands.plan import build_plan
-from etcdfix.errors import RefusedByRule
 from etcdfix.graph.model import Risk, RiskReason
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.model.rules import MEANINGS, Rule
 from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.run import RunRequest, Workload, workload_of
 from etcdfix.report.plan import Decision, DeletionPlan, PlanEntry, decision_on
-from etcdfix.rules import MEANINGS, Rule
 from tests.support.lost_key import LiveMemory, base, examiner_of, lose, request_for, scan_to
 from tests.support.plan_entries import entry, fixable
 

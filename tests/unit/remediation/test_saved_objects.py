@@ -10,14 +10,15 @@ from typing import BinaryIO
 
 import pytest
 
-from etcdfix import rescued
 from etcdfix.apiserver.memory import Identity
 from etcdfix.apiserver.objects import APIObject
-from etcdfix.errors import ConfigurationError, NotDurable, UnsafePlace
+from etcdfix.copies import rescued
+from etcdfix.copies.rescued import INDEX_NAME, RescueIndex, SavedObject, read_index, read_saved
+from etcdfix.model.errors import ConfigurationError
 from etcdfix.remediation import saved_objects
+from etcdfix.remediation.errors import NotDurable, UnsafePlace
 from etcdfix.remediation.saved_objects import RescueStore
-from etcdfix.rescued import INDEX_NAME, RescueIndex, SavedObject, read_index, read_saved
-from tests.unit.test_rescued import body_of
+from tests.unit.copies.test_rescued import body_of
 
 KEY = b"/registry/secrets/shop/db"
 THING = APIObject("", "v1", "secrets", "shop", "db")

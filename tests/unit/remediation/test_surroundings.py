@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from etcdfix.encryption.transformer import Transformers, no_plugin
-from etcdfix.examine import Examiner
-from etcdfix.examine_all import no_progress
-from etcdfix.maybe_newer import Similarity, similarity_of
-from etcdfix.model import Outcome, StoredValue
+from etcdfix.examine.all import no_progress
+from etcdfix.examine.maybe_newer import Similarity, similarity_of
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.damage import Damage
+from etcdfix.examine.verdicts.examination import KeyName
+from etcdfix.model.model import Outcome, StoredValue
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.remediation import surroundings as alike_module
 from etcdfix.remediation.surroundings import Alike, look_at_all
-from etcdfix.storagekey import StorageLayout
 from etcdfix.testing.protobytes import block, object_meta, unknown
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.examination import KeyName
 from tests.support.decoders import shared_decoder
 from tests.support.encoders import kms_v2_body
 from tests.support.memory_source import MemorySource, stored

@@ -11,7 +11,11 @@ import pytest
 
 from etcdfix.cli.keys import named_key
 from etcdfix.copies.model import Home
-from etcdfix.model import (
+from etcdfix.examine.verdicts.causes import CATALOGUE, Cause
+from etcdfix.examine.verdicts.damage import Damage
+from etcdfix.examine.verdicts.deletability import Deletability, deletability_of
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.model.model import (
     DecodedObject,
     GroupVersionKind,
     Inconsistency,
@@ -28,10 +32,6 @@ from etcdfix.report.advice.ways import WayKind, first_way, is_warning
 from etcdfix.report.advice.whole import first_step, ways_of_lost_key
 from etcdfix.report.model import CauseSummary, Remedy, Summary
 from etcdfix.text.commands import ACKNOWLEDGEMENT, RunOptions
-from etcdfix.verdicts.causes import CATALOGUE, Cause
-from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.deletability import Deletability, deletability_of
-from etcdfix.verdicts.examination import Examination
 from tests.support.documented_commands import check
 from tests.support.examinations import examination
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.model import Outcome
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.model.model import Outcome
 from etcdfix.report.finding import finding_from
 from etcdfix.report.render import SCAN_FORMS
 from etcdfix.report.saved_report import Baseline, load_baseline
 from etcdfix.text.commands import RunOptions
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import SECRET_BYTES, examination, readable
 from tests.support.reports import conclusion, header, write_form
 

@@ -10,7 +10,7 @@ import pytest
 from etcdfix.commands.changing.outcome import outcome_report
 from etcdfix.commands.planning.run import Ran, Run
 from etcdfix.commands.planning.run_report import run_report
-from etcdfix.errors import EndedEarly
+from etcdfix.model.errors import EndedEarly
 from etcdfix.remediation.audit.record import Link, Result, Verb
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.intent import DONE

@@ -9,7 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.model import Evidence, ReadableRevision
+from etcdfix.examine.verdicts import kinds
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.deletability import LOST_KEY
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.model.model import Evidence, ReadableRevision
 from etcdfix.remediation.offers import ways_at_hand
 from etcdfix.report import compact
 from etcdfix.report.compact import CompactFinding, CompactFindings
@@ -17,10 +21,6 @@ from etcdfix.report.finding import finding_from
 from etcdfix.report.key_loss import places_of
 from etcdfix.report.model import FindingEvidence
 from etcdfix.text.commands import RunOptions
-from etcdfix.verdicts import kinds
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.deletability import LOST_KEY
-from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import examination
 
 AGAIN = RunOptions(source=("--endpoints", "etcd.example:2379"))

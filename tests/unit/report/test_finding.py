@@ -6,13 +6,20 @@ import hashlib
 import msgspec
 import pytest
 
-from etcdfix.model import Confidence, DecodedObject, Evidence, GroupVersionKind, Outcome, ServerBehaviour
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.model.model import (
+    Confidence,
+    DecodedObject,
+    Evidence,
+    GroupVersionKind,
+    Outcome,
+    ServerBehaviour,
+)
 from etcdfix.report.finding import finding_from, is_finding, status_cause
 from etcdfix.report.model import Finding, FindingEvidence, ValueKind
 from etcdfix.report.render.machine import Encoder
 from etcdfix.text.commands import RunOptions
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import SECRET_BYTES, examination, readable
 
 

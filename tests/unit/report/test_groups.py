@@ -10,7 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.model import Outcome
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.key_loss import KeyCounter
+from etcdfix.model.model import Outcome
 from etcdfix.report.advice.ways import WayKind
 from etcdfix.report.finding import finding_from
 from etcdfix.report.groups import Groups, Member, where
@@ -19,8 +21,6 @@ from etcdfix.report.render.text import TextWriter, text_lines
 from etcdfix.report.scan import ScanReport
 from etcdfix.report.tally import OTHERS
 from etcdfix.text.commands import RunOptions, explain
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.key_loss import KeyCounter
 from tests.support.examinations import examination
 from tests.support.fixtures import Patch
 from tests.support.reports import conclusion

@@ -16,15 +16,15 @@ import msgspec
 import pytest
 
 from etcdfix.commands.plan import build_plan
-from etcdfix.errors import ConfigurationError, RefusedByRule
-from etcdfix.model import StoredValue
+from etcdfix.model.errors import ConfigurationError, RefusedByRule
+from etcdfix.model.model import StoredValue
+from etcdfix.model.rules import Rule
 from etcdfix.remediation.checks.plan import Expectation, expectation_of
 from etcdfix.remediation.cluster import Acceptances, Cluster
 from etcdfix.report import planfile
 from etcdfix.report.plan import DeletionPlan, LeftOut
 from etcdfix.report.planfile import load_plan, sealed
 from etcdfix.report.render.machine import JSONWriter
-from etcdfix.rules import Rule
 from etcdfix.text.commands import RunOptions
 from tests.support.fixtures import Patch
 from tests.support.lost_key import (

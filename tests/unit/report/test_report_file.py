@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.errors import ConfigurationError
+from etcdfix.model.errors import ConfigurationError
 from etcdfix.report.model import Ending, Header
 from etcdfix.report.saved_report import NoReport, load_report, open_report
 from tests.support.saved_scans import findings, write_report

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.errors import ConfigurationError
+from etcdfix.model.errors import ConfigurationError
 from etcdfix.report import saved_report
 from etcdfix.report.model import Summary
 from etcdfix.report.saved_report import ReportedFinding, load_report

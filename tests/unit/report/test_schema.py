@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from etcdfix.model import Outcome
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.model.model import Outcome
 from etcdfix.report.schema import SCHEMAS
-from etcdfix.verdicts.causes import Cause
 
 
 @pytest.mark.parametrize("name", list(SCHEMAS))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from etcdfix.model import Evidence, Outcome, ServerBehaviour
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.damage import Damage
+from etcdfix.examine.verdicts.examination import Examination, PlainCount
+from etcdfix.model.model import Evidence, Outcome, ServerBehaviour
 from etcdfix.report.model import TransformerSummary
 from etcdfix.report.tally import CAP, MAX_NAMES, OTHERS, Tally
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.examination import Examination, PlainCount
 from tests.support.examinations import examination, readable
 from tests.support.memory_source import stored
 from tests.support.reports import count, new_tally

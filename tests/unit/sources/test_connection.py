@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.errors import ConfigurationError
-from etcdfix.model import StoredValue
+from etcdfix.model.errors import ConfigurationError
+from etcdfix.model.model import StoredValue
 from etcdfix.sources.base import Segment
 from etcdfix.sources.connection import EtcdConnection, connection_from_options, transport_warnings
 from etcdfix.sources.pages import values_of

@@ -14,9 +14,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from etcdfix.errors import NotASnapshot, SourceError, SourceLocked
+from etcdfix.model.errors import SourceError
 from etcdfix.sources import dbfile
 from etcdfix.sources.dbfile import DatabaseFile
+from etcdfix.sources.errors import NotASnapshot, SourceLocked
 from tests.support.bbolt_writer import database, put
 from tests.support.raising import raising
 from tests.support.stopping import OPEN

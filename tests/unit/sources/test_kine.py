@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etcdfix.errors import NotAKineFile, RevisionCompacted, SourceError
-from etcdfix.model import KeptRevision, StoredValue
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import KeptRevision, StoredValue
+from etcdfix.sources.errors import NotAKineFile, RevisionCompacted
 from etcdfix.sources.kine import KineSource
 from etcdfix.sources.kinetable import KineTable, Names
 from etcdfix.sources.problems import DAMAGE_NOTE

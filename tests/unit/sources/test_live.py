@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from etcdfix.errors import EtcdfixError, RevisionCompacted, SourceDenied, SourceUnreachable
-from etcdfix.model import StoredValue
+from etcdfix.model.errors import EtcdfixError, SourceUnreachable
+from etcdfix.model.model import StoredValue
 from etcdfix.sources.base import Segment
 from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.errors import RevisionCompacted, SourceDenied
 from etcdfix.sources.etcd import client as client_module
 from etcdfix.sources.etcd import history, paging
 from etcdfix.sources.live import LiveSource

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etcdfix.errors import SourceError
-from etcdfix.model import StoredValue
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import StoredValue
 from etcdfix.sources import pages as module
 from etcdfix.sources import sortedruns
 from etcdfix.sources.bbolt.page import read_metas

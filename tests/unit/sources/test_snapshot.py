@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.errors import NotASnapshot, PageCorrupt, RevisionCompacted, SourceError
-from etcdfix.model import StoredValue
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import StoredValue
 from etcdfix.sources import problems
 from etcdfix.sources.base import Segment
 from etcdfix.sources.bbolt.page import read_metas
+from etcdfix.sources.errors import NotASnapshot, PageCorrupt, RevisionCompacted
 from etcdfix.sources.snapshot import SnapshotSource
 from tests.support.bbolt_writer import BoltWriter, database, delete, fnv, put, revision_key
 

@@ -18,9 +18,10 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.errors import NotAKineFile, SourceError
 from etcdfix.inputs.ownfiles import SQLITE_MAGIC
+from etcdfix.model.errors import SourceError
 from etcdfix.sources import sqlitecopy
+from etcdfix.sources.errors import NotAKineFile
 from etcdfix.sources.sqlitecopy import SQLiteCopy
 from tests.support.kine import KineWriter
 from tests.support.raising import raising

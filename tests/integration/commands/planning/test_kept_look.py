@@ -16,16 +16,16 @@ import pytest
 from etcdfix.commands.planning.kept_look import KeptLook
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.transformer import Transformers, no_plugin
-from etcdfix.errors import RefusedByRule, SourceError, SourceUnreachable
-from etcdfix.examine import Examiner
-from etcdfix.examine_all import no_progress
+from etcdfix.examine.all import no_progress
+from etcdfix.examine.one import Examiner
 from etcdfix.graph.assess import assess
-from etcdfix.model import Outcome
+from etcdfix.model.errors import RefusedByRule, SourceError, SourceUnreachable
+from etcdfix.model.model import Outcome
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.remediation.cluster import Cluster
 from etcdfix.remediation.surroundings import FRESH, Surroundings
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
-from etcdfix.storagekey import StorageLayout
 from etcdfix.testing.servers import EtcdServer, EtcdServers
 from tests.support import impact_objects
 from tests.support.attacks import Attacked, seal

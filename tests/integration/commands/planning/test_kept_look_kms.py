@@ -14,13 +14,13 @@ from etcdfix.commands.planning.kept_look import KeptLook
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.examine import Examiner
-from etcdfix.examine_all import no_progress
+from etcdfix.examine.all import no_progress
+from etcdfix.examine.one import Examiner
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.remediation.cluster import Cluster
 from etcdfix.remediation.surroundings import FRESH, Surroundings
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
-from etcdfix.storagekey import StorageLayout
 from etcdfix.testing.servers import EtcdServer
 from tests.integration.commands.planning.test_kept_look import World, quietly, said
 from tests.support.attacks import Attacked

@@ -6,8 +6,8 @@ import pytest
 
 from etcdfix.commands.planning import run as module
 from etcdfix.commands.planning.kept_look import KeptLook
-from etcdfix.errors import AuditLogLocked
 from etcdfix.remediation.audit.log import AuditLog
+from etcdfix.remediation.errors import AuditLogLocked
 from tests.support.fixtures import Patch
 from tests.support.plan_runs import DECLARED, Planned
 

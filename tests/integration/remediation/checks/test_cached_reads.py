@@ -13,8 +13,8 @@ from etcdfix.apiserver.client import Reply, Server
 from etcdfix.apiserver.memory import Memory
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.cli.options import DELETION_RULES
+from etcdfix.copies.rescued import INDEX_NAME, read_index
 from etcdfix.remediation.checks import cached_reads
-from etcdfix.rescued import INDEX_NAME, read_index
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.apiserver import Answer, StandIn
 from tests.support.audit_logs import own_directory
@@ -242,8 +242,8 @@ def test_a_file_that_was_changed_or_removed_does_not_count(ground: LostKeyCluste
 
 def test_an_index_that_somebody_wrote_does_not_count(ground: LostKeyCluster) -> None:
     """A file of the right shape, with a digest that fits it: but nothing says that an API server gave it."""
-    from etcdfix.model import digest_of
-    from etcdfix.rescued import file_name
+    from etcdfix.copies.rescued import file_name
+    from etcdfix.model.model import digest_of
 
     rescue(ground)
     lines: list[str] = []

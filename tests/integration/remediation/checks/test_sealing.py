@@ -10,7 +10,7 @@ import pytest
 from etcdfix.commands.fix import run_fix
 from etcdfix.copies.finder import parse_named
 from etcdfix.encryption.encrypt import NotSealed, SealRefusal
-from etcdfix.examine import Examiner
+from etcdfix.examine.one import Examiner
 from etcdfix.remediation import present as present_module
 from etcdfix.remediation.checks import sealing
 from etcdfix.remediation.choice import FixRequest

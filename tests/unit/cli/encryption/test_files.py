@@ -12,9 +12,9 @@ import pytest
 
 from etcdfix.cli.root import run
 from etcdfix.encryption.config import load_configuration
-from etcdfix.errors import NotDurable
 from etcdfix.remediation import key_files
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
+from etcdfix.remediation.errors import NotDurable
 from tests.support.audit_logs import own_directory
 from tests.support.fixtures import Captured, Patch
 from tests.support.objects import IDENTITY, configuration_yaml, provider

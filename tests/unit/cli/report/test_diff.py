@@ -14,11 +14,11 @@ from jsonschema import Draft202012Validator
 
 from etcdfix.cli.root import run
 from etcdfix.commands.diff_reports import diff_reports
-from etcdfix.model import Outcome
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.model.model import Outcome
 from etcdfix.report.finding import finding_from
 from etcdfix.report.model import Finding, ReportConfiguration, Scope
 from etcdfix.report.schema import SCHEMAS
-from etcdfix.verdicts.causes import Cause
 from tests.support.examinations import examination
 from tests.support.fixtures import Captured
 from tests.support.reports import CLUSTER

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from etcdfix.cli.root import run
-from etcdfix.model import Outcome
+from etcdfix.model.model import Outcome
 from etcdfix.report.model import NewFindings
 from etcdfix.report.schema import SCHEMAS
 from tests.support.fixtures import Captured, Patch

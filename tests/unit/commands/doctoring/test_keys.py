@@ -9,12 +9,12 @@ import pytest
 
 from etcdfix.commands.doctoring.keys import MOST_TOLD, check_keys, check_plugins, check_source, count_keys
 from etcdfix.encryption.kms.answers import PluginReport, PluginState
-from etcdfix.examine import Examiner, Reading
-from etcdfix.examine_all import no_progress
-from etcdfix.examine_jobs import Helpers
+from etcdfix.examine.all import no_progress
+from etcdfix.examine.jobs import Helpers
+from etcdfix.examine.one import Examiner, Reading
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.doctor import Check
 from etcdfix.report.model import Summary
-from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions, scan
 from tests.support.cluster_index_runs import HOSTILE
 from tests.support.doctoring import states
@@ -140,7 +140,7 @@ def test_where_an_encryption_key_may_be_lost_no_api_server_is_restarted() -> Non
 @pytest.mark.parametrize("jobs", [2, 3, 8])
 @pytest.mark.parametrize("config", [CONFIG, None])
 def test_any_number_of_processes_says_the_same(jobs: int, config: Any, monkeypatch: Patch) -> None:
-    monkeypatch.setattr("etcdfix.examine_jobs.WorkerPool", PoolHere)
+    monkeypatch.setattr("etcdfix.examine.jobs.WorkerPool", PoolHere)
     monkeypatch.setattr("etcdfix.sources.pages.PAGE_VALUES", 3)
     values = {**secrets(20), **secrets(9, b"9" * 16), **secrets(9, b"8" * 16, "other"), "/elsewhere": b"1"}
     one = came_to(values, config=config)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.apiserver.errors import AuthorizationRefused
 from etcdfix.apiserver.servers import APIAccess
 from etcdfix.commands.doctoring import needs as module
 from etcdfix.commands.doctoring.needs import (
@@ -16,11 +17,11 @@ from etcdfix.commands.doctoring.needs import (
     check_directory,
     check_kubeconfig,
 )
-from etcdfix.errors import AuditLogUnreadable, AuthorizationRefused, NotDurable
-from etcdfix.model import ClusterIdentity
+from etcdfix.model.model import ClusterIdentity
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import RecordType
 from etcdfix.remediation.durable import Filesystem
+from etcdfix.remediation.errors import AuditLogUnreadable, NotDurable
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.report.doctor import Check
 from etcdfix.testing.certificates import CertificateAuthority

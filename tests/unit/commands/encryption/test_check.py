@@ -9,7 +9,7 @@ import pytest
 
 from etcdfix.commands.encryption.check import check_files
 from etcdfix.encryption.keyring import fingerprint
-from etcdfix.model import KeyOfRule
+from etcdfix.model.model import KeyOfRule
 from etcdfix.report.configurations import CheckFinding
 from tests.support.fixtures import Patch
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, configuration_of_rules, provider

@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etcdfix.commands.encryption.recover import RecoverRequest, recover_configurations
+from etcdfix.copies.errors import OtherHistory
 from etcdfix.copies.finder import Named
 from etcdfix.copies.model import Place
 from etcdfix.encryption.bootstrap import EMPTY_TOKEN, forms_of
 from etcdfix.encryption.config import EncryptionConfiguration, KeyedProvider, parse_configuration
 from etcdfix.encryption.config_text import recovered_file
-from etcdfix.errors import OtherHistory
-from etcdfix.model import KeptRevision
+from etcdfix.model.model import KeptRevision
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.recover import EncryptionRecoverReport
 from etcdfix.report.render.text import text_lines
-from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions
 from tests.support.k3s_bootstrap import (
     TOKEN,

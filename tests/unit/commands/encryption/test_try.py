@@ -9,11 +9,11 @@ import pytest
 
 from etcdfix.commands.encryption.try_ import NamedCandidate, TryRequest, try_candidates
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.errors import ConfigurationError, EndedEarly
+from etcdfix.model.errors import ConfigurationError, EndedEarly
+from etcdfix.model.scope import ScopeRequest
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.encryption import EncryptionTryReport, FindingGroup
 from etcdfix.report.render.text import text_lines
-from etcdfix.scope import ScopeRequest
-from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions
 from tests.support.memory_source import MemorySource
 from tests.support.objects import (

@@ -14,12 +14,12 @@ from etcdfix.cli.root import run
 from etcdfix.commands.encryption import usage as usage_module
 from etcdfix.commands.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
-from etcdfix.errors import SourceError
-from etcdfix.model import StoredValue
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import StoredValue
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.encryption import EncryptionUsageReport, KeyUsage
 from etcdfix.report.schema import SCHEMAS
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import StorageLayout
 from etcdfix.text.commands import RunOptions
 from tests.support.audit_logs import content, own_directory
 from tests.support.backups import Ground

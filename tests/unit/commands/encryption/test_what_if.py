@@ -10,9 +10,9 @@ import pytest
 from etcdfix.commands.encryption.what_if import WhatIfRequest, what_if
 from etcdfix.commands.encryption.whole import Looked
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.errors import ConfigurationError, EndedEarly
+from etcdfix.model.errors import ConfigurationError, EndedEarly
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.encryption import WhatIfReport
-from etcdfix.storagekey import StorageLayout
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
     IDENTITY,

@@ -12,10 +12,10 @@ from etcdfix.commands.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.commands.encryption.what_if import WhatIfRequest, what_if
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.encryption.kms.plugins import KMSPlugins
-from etcdfix.model import key_id_digest
+from etcdfix.model.model import key_id_digest
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.encryption import EncryptionTryReport, EncryptionUsageReport, WhatIfReport
 from etcdfix.sources.base import Source
-from etcdfix.storagekey import StorageLayout
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.memory_source import MemorySource
 from tests.support.objects import IDENTITY, KEY_1, configuration, namespace_object, provider, secret

@@ -19,20 +19,20 @@ from etcdfix.commands.plan import build_plan
 from etcdfix.commands.planning import broken
 from etcdfix.commands.planning.broken import Broken
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.errors import ConfigurationError, EndedEarly, SourceError
-from etcdfix.examine import Examiner
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.spool import Spool
+from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.graph.assess import assess
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import Assessment
-from etcdfix.model import KeptRevision, Revision, StoredValue
+from etcdfix.model.errors import ConfigurationError, EndedEarly, SourceError
+from etcdfix.model.model import KeptRevision, Revision, StoredValue
 from etcdfix.report.plan import DeletionPlan, PlanEntry
 from etcdfix.report.render.machine import JSONWriter
 from etcdfix.report.rows import SortedRows
 from etcdfix.sources.base import Source
-from etcdfix.spool import Spool
 from etcdfix.text.commands import RunOptions
-from etcdfix.verdicts.examination import Examination
 from tests.support.fixtures import Patch
 from tests.support.impact_objects import Cluster
 from tests.support.lost_key import (

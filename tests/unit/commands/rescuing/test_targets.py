@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from etcdfix.commands.rescuing.targets import targets_of_keys, targets_of_report
-from etcdfix.errors import ConfigurationError
+from etcdfix.model.errors import ConfigurationError
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.model import Scope
 from etcdfix.report.saved_report import ReportedFinding, ReportFile, SavedFindings, SavedReport
-from etcdfix.storagekey import StorageLayout
 from tests.support.reports import source
 
 DEFAULT, OTHER = StorageLayout("/registry"), StorageLayout("kubernetes.io")

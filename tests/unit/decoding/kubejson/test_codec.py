@@ -9,14 +9,15 @@ import json
 import msgspec
 import pytest
 
+from etcdfix.decoding.errors import ConversionFailed, KindUnknown
 from etcdfix.decoding.kubejson.codec import JSONDecoder, TypeMeta, interpret
 from etcdfix.decoding.kubejson.fast import Structs
 from etcdfix.decoding.kubejson.gotypes import GoTypes
 from etcdfix.decoding.registry import Registry, SchemeName
 from etcdfix.decoding.schema import load_schema
-from etcdfix.errors import ConversionFailed, JSONMalformed, KindUnknown
+from etcdfix.golang.errors import JSONMalformed
 from etcdfix.golang.gojson import tokenize
-from etcdfix.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
+from etcdfix.model.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
 
 DECODER = JSONDecoder(load_schema(36), Registry(36))
 CRDS = JSONDecoder(load_schema(36), Registry(36, SchemeName.APIEXTENSIONS))

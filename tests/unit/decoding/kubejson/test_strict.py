@@ -11,9 +11,9 @@ import pytest
 from etcdfix.decoding.kubejson.gotypes import GoTypes
 from etcdfix.decoding.kubejson.strict import Unmarshalled, unmarshal, unmarshal_internal
 from etcdfix.decoding.schema import load_schema
-from etcdfix.errors import JSONMalformed
+from etcdfix.golang.errors import JSONMalformed
 from etcdfix.golang.gojson import tokenize
-from etcdfix.model import Inconsistency
+from etcdfix.model.model import Inconsistency
 
 TYPES = GoTypes(load_schema(36))
 CORE = "k8s.io.api.core.v1."

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import pytest
 
+from etcdfix.decoding.errors import ConversionFailed, KindUnknown, ProtobufMalformed
 from etcdfix.decoding.protobuf.codec import ProtobufDecoder
 from etcdfix.decoding.protobuf.envelope import is_well_formed, parse_envelope
 from etcdfix.decoding.recognise import PROTOBUF_MAGIC
 from etcdfix.decoding.registry import Registry, SchemeName
 from etcdfix.decoding.schema import load_schema
-from etcdfix.errors import ConversionFailed, DecodeError, KindUnknown, ProtobufMalformed
-from etcdfix.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
+from etcdfix.model.errors import DecodeError
+from etcdfix.model.model import DecodedObject, Evidence, GroupVersionKind, Inconsistency
 from etcdfix.testing.protobytes import block, entry, number, object_meta, tag, unknown
 from tests.support.raising import raising
 from tests.support.secret_message import secret

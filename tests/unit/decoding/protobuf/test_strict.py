@@ -4,9 +4,9 @@ import struct
 
 import pytest
 
+from etcdfix.decoding.errors import ProtobufMalformed
 from etcdfix.decoding.protobuf.strict import Decoded, Node, StrictDecoder
 from etcdfix.decoding.schema import load_schema
-from etcdfix.errors import ProtobufMalformed
 from etcdfix.testing.protobytes import block, entry, number, tag, varint
 
 SECRET = "k8s.io.api.core.v1.Secret"

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etcdfix.decoding.errors import ProtobufMalformed
 from etcdfix.decoding.protobuf.strict import StrictDecoder
 from etcdfix.decoding.render.fromjson import node_from_json
 from etcdfix.decoding.render.salvage import is_protobuf, salvage_envelope, salvage_json
 from etcdfix.decoding.render.typed import Renderer
 from etcdfix.decoding.schema import SCALAR_TYPES, Field, load_schema
-from etcdfix.errors import ProtobufMalformed
 from etcdfix.golang.gojsontext import NumberLiteral, encode_json, parse_exactly
 from etcdfix.testing.protobytes import block, entry, number, tag, unknown
 from tests.support.secret_message import secret

@@ -4,6 +4,7 @@ import hashlib
 
 import pytest
 
+from etcdfix.encryption.errors import KMSError
 from etcdfix.encryption.kms.envelopes import (
     EncryptedObject,
     KMSEnvelopeInvalid,
@@ -12,8 +13,7 @@ from etcdfix.encryption.kms.envelopes import (
     stored_key_id,
     validate_encrypted_object,
 )
-from etcdfix.errors import KMSError
-from etcdfix.model import key_id_digest
+from etcdfix.model.model import key_id_digest
 from tests.support import encoders
 
 MALFORMED = "proto: cannot parse invalid wire-format data"

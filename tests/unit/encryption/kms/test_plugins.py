@@ -18,11 +18,11 @@ from pathlib import Path
 import pytest
 
 from etcdfix.encryption.config import KMSProvider
+from etcdfix.encryption.errors import KMSRefused, KMSUnreachable
 from etcdfix.encryption.kms.answers import PluginReport
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.encryption.kms.session import WORKERS, PluginSession
-from etcdfix.errors import KMSRefused, KMSUnreachable
 from tests.support.fixtures import Captured
 from tests.support.kms_plugin import KMSPlugin, PluginProcess, Refusal, load_keks
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.encryption.errors import KMSRefused, KMSUnreachable
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.kms import session as kms_session
 from etcdfix.encryption.kms.answers import Answer, Failure, Health, PluginReport, PluginState
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
 from etcdfix.encryption.kms.pacing import Clock
 from etcdfix.encryption.kms.session import ATTEMPTS, FAILURE_KEPT_SECONDS, PluginSession
-from etcdfix.errors import KMSRefused, KMSUnreachable
 from tests.support.breaking_in import break_in
 from tests.support.fixtures import Patch
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from etcdfix.encryption.errors import KMSRefused, KMSUnreachable
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
 from etcdfix.encryption.kms.transformer import KMSv1Transformer, KMSv2Transformer, _OpenedV1
-from etcdfix.errors import KMSRefused, KMSUnreachable
-from etcdfix.model import Attempt, FailureReason, Plaintext, PluginRecord
+from etcdfix.model.model import Attempt, FailureReason, Plaintext, PluginRecord
 from tests.support import encoders
 from tests.support.fixtures import Patch
 from tests.support.played_plugins import OneAnswer

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.errors import AuditError, AuditLogBroken, AuditLogLocked, UnsafePlace
 from etcdfix.inputs.ownfiles import MAX_RECORD_SIZE
 from etcdfix.remediation import durable
 from etcdfix.remediation.audit import log as audit
@@ -33,6 +32,7 @@ from etcdfix.remediation.audit.record import (
 )
 from etcdfix.remediation.audit.verify import ChainFaultKind, ChainState, verify, without_head
 from etcdfix.remediation.durable import SafeDirectory
+from etcdfix.remediation.errors import AuditError, AuditLogBroken, AuditLogLocked, UnsafePlace
 from tests.support.audit_logs import (
     NOON,
     OPERATOR,

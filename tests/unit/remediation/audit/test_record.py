@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import msgspec
 import pytest
 
-from etcdfix.model import ClusterIdentity, KnownBy
+from etcdfix.model.model import ClusterIdentity, KnownBy
 from etcdfix.remediation.audit.grounds import Grounds, RecordedAnswer
 from etcdfix.remediation.audit.record import (
     BEGINNING,

@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from etcdfix.errors import AuditLogUnreadable
-from etcdfix.model import StoredValue, digest_of
+from etcdfix.model.model import StoredValue, digest_of
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Record, RecordType, Result, Verb
 from etcdfix.remediation.audit.search import outcomes_of, own_writes, wrote
 from etcdfix.remediation.audit.verify import LOG_IS_GONE, NO_HEAD_FILE, is_there, trouble_with
+from etcdfix.remediation.errors import AuditLogUnreadable
 from tests.support.audit_logs import OPERATOR, entry, own_directory, subject
 
 KEY = b"/registry/secrets/shop/db"

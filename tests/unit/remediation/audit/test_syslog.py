@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.errors import ConfigurationError
+from etcdfix.model.errors import ConfigurationError
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Link, Result
 from etcdfix.remediation.audit.syslog import Syslog, parse_address

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.errors import AuditLogLocked, AuditLogUnreadable, ConfigurationError
 from etcdfix.inputs.ownfiles import MAX_RECORD_SIZE
+from etcdfix.model.errors import ConfigurationError
 from etcdfix.remediation.audit import verify as audit_verify
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import BEGINNING, Link, Operator, RecordType, Result, placed
@@ -32,6 +32,7 @@ from etcdfix.remediation.audit.verify import (
     read_records,
     verify,
 )
+from etcdfix.remediation.errors import AuditLogLocked, AuditLogUnreadable
 from tests.support.audit_logs import NOON, OPERATOR, entry, own_directory, write_log
 
 

@@ -14,8 +14,7 @@ import msgspec
 import pytest
 
 from etcdfix import __version__
-from etcdfix.errors import AuditError, BackupDamaged, BackupUnreadable, NotABackup, NotDurable
-from etcdfix.model import ClusterIdentity, StoredValue
+from etcdfix.model.model import ClusterIdentity, StoredValue
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Link, RecordType, Result, parse_record
 from etcdfix.remediation.audit.verify import Anchor, ChainState, verify
@@ -31,6 +30,7 @@ from etcdfix.remediation.backup.file import (
 )
 from etcdfix.remediation.backup.folder import anchors_in, intent_of, look_into
 from etcdfix.remediation.durable import SafeDirectory, Step, no_step, open_directory
+from etcdfix.remediation.errors import AuditError, BackupDamaged, BackupUnreadable, NotABackup, NotDurable
 from tests.support.audit_logs import CLUSTER, GROUNDS, KEY, OPERATOR, STORED, content, entry
 from tests.support.durable_steps import CONFIRM_STEPS, WRITE_STEPS, FailAt
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from etcdfix.errors import BackupUnreadable
-from etcdfix.model import ClusterIdentity
+from etcdfix.model.model import ClusterIdentity
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Link, RecordType, Result, Verb
 from etcdfix.remediation.audit.verify import read_records
@@ -26,6 +25,7 @@ from etcdfix.remediation.backup.folder import (
     unlisted_writes,
 )
 from etcdfix.remediation.durable import SafeDirectory
+from etcdfix.remediation.errors import BackupUnreadable
 from tests.support.audit_logs import CLUSTER, KEY, OPERATOR, content, delete_with, entry, own_directory
 from tests.support.backups import Ground
 

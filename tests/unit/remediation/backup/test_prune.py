@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.errors import AuditError, AuditLogBroken, AuditLogLocked, BackupUnreadable, UnsafePlace
+from etcdfix.model.rules import Rule
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.audit.syslog import Syslog
@@ -23,7 +23,13 @@ from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.backup import prune
 from etcdfix.remediation.backup.file import MARKER_SUFFIX, encode_content, encode_document, read_backup
 from etcdfix.remediation.cluster import Acceptances
-from etcdfix.rules import Rule
+from etcdfix.remediation.errors import (
+    AuditError,
+    AuditLogBroken,
+    AuditLogLocked,
+    BackupUnreadable,
+    UnsafePlace,
+)
 from tests.support.audit_logs import OPERATOR, own_directory
 from tests.support.backups import AFTER, OLD, Ground
 from tests.support.syslogs import PlayedSyslog

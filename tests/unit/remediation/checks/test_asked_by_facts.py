@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from etcdfix.apiserver.objects import Answer
-from etcdfix.errors import RefusedByRule
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.model.rules import Rule, refuse
 from etcdfix.remediation.checks import cached_reads, copy, key, memory, servers
-from etcdfix.rules import Rule, refuse
 
 
 class Refusing(SimpleNamespace):

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.model import ClusterIdentity, KnownBy, Outcome, digest_of
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.model.model import ClusterIdentity, KnownBy, Outcome, digest_of
+from etcdfix.model.rules import Rule
 from etcdfix.remediation.checks.plan import Expectation
-from etcdfix.rules import Rule
-from etcdfix.verdicts.causes import Cause
 from tests.support.examinations import examination
 
 KEY = b"/registry/secrets/shop/web"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.examine import Examiner
+from etcdfix.examine.one import Examiner
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.remediation.checks.release import MOST_SKEW, misfit, newest_kubelet
-from etcdfix.storagekey import StorageLayout
 from etcdfix.testing.protobytes import block, object_meta, unknown
 from tests.support.decoders import shared_decoder
 from tests.support.memory_source import MemorySource

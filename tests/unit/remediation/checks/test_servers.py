@@ -12,17 +12,17 @@ import pytest
 from etcdfix.apiserver.authorization import Authorization
 from etcdfix.apiserver.objects import Answer
 from etcdfix.apiserver.servers import APIAccess, ServerAnswer, ServerAnswers
-from etcdfix.errors import RefusedByRule
-from etcdfix.maybe_newer import SimilarCounts
-from etcdfix.model import Outcome, Repair, RepairKind, RepairProof
+from etcdfix.examine.maybe_newer import SimilarCounts
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.damage import Damage
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.model.model import Outcome, Repair, RepairKind, RepairProof
+from etcdfix.model.rules import Rule
 from etcdfix.remediation.checks.servers import foretold_of, no_api_server
 from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.present import Present
 from etcdfix.remediation.surroundings import Alike
-from etcdfix.rules import Rule
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.examination import Examination
 from tests.support.checked_values import judged
 from tests.support.examinations import examination, readable, with_verdict
 

@@ -7,18 +7,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.errors import RefusedByRule
-from etcdfix.maybe_newer import SimilarCounts, Similarity
-from etcdfix.model import Outcome, Repair, RepairKind, RepairProof
+from etcdfix.examine.maybe_newer import SimilarCounts, Similarity
+from etcdfix.examine.verdicts.causes import CATALOGUE, Cause
+from etcdfix.examine.verdicts.damage import Damage
+from etcdfix.examine.verdicts.deletability import KMS_DOUBTS, LOST_KEY
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.examine.verdicts.key_loss import KeyCounts
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.model.model import Outcome, Repair, RepairKind, RepairProof
+from etcdfix.model.rules import MEANINGS, Rule
 from etcdfix.remediation.checks.value import as_it_is
 from etcdfix.remediation.surroundings import Alike
-from etcdfix.rules import MEANINGS, Rule
 from etcdfix.text.commands import RunOptions
-from etcdfix.verdicts.causes import CATALOGUE, Cause
-from etcdfix.verdicts.damage import Damage
-from etcdfix.verdicts.deletability import KMS_DOUBTS, LOST_KEY
-from etcdfix.verdicts.examination import Examination
-from etcdfix.verdicts.key_loss import KeyCounts
 from tests.support.checked_values import judged
 from tests.support.examinations import examination, readable
 

@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.model import Outcome
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.model.model import Outcome
 from etcdfix.report.finding import finding_from
 from etcdfix.report.model import Summary
 from etcdfix.report.render.junit import JUnitWriter
 from etcdfix.report.scan import WHOLE
 from etcdfix.text.commands import RunOptions
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import examination
 from tests.support.junit import ReadJUnit, read_junit
 from tests.support.reports import conclusion, header, scan_report, write_form

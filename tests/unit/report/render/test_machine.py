@@ -13,17 +13,17 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from etcdfix.model import Evidence, Outcome, ServerBehaviour
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.inputs.temporary import temporary_directory
+from etcdfix.model.model import Evidence, Outcome, ServerBehaviour
 from etcdfix.report.finding import finding_from
 from etcdfix.report.model import Finding
 from etcdfix.report.render import SCAN_FORMS, rows
 from etcdfix.report.scan import ScanReport
 from etcdfix.report.schema import document_schema
 from etcdfix.sources.base import Segment
-from etcdfix.temporary import temporary_directory
 from etcdfix.text.commands import RunOptions
-from etcdfix.verdicts.causes import Cause
-from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import examination, readable
 from tests.support.fixtures import Patch
 from tests.support.reports import conclusion, header, source, write_form

@@ -7,9 +7,9 @@ import io
 
 import pytest
 
-from etcdfix.model import Evidence, Outcome
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.model.model import Evidence, Outcome
 from etcdfix.report.render.html import MOST_ROWS
-from etcdfix.verdicts.examination import Examination
 from tests.support.examinations import examination
 from tests.support.reports import write_form
 

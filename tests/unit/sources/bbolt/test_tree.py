@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from etcdfix.cli.root import run
-from etcdfix.errors import PageCorrupt, SnapshotTruncated
 from etcdfix.sources.bbolt.page import MAX_PAGE_SIZE, parse_meta, parse_page_header, read_metas
 from etcdfix.sources.bbolt.tree import MAX_DEPTH, Bucket, Tree
+from etcdfix.sources.errors import PageCorrupt, SnapshotTruncated
 from etcdfix.sources.problems import DAMAGE_NOTE
 from etcdfix.sources.snapshot import SALVAGE_NOTE, SnapshotSource
 from tests.support.bbolt_writer import BoltWriter, database, delete, fnv, put

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from etcdfix.errors import SourceUnreachable
+from etcdfix.model.errors import SourceUnreachable
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd import channel as channel_module
 from etcdfix.sources.etcd import client as client_module

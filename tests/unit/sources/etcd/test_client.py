@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from etcdfix.errors import ClusterMismatch, SourceDenied
 from etcdfix.sources.connection import EtcdConnection
+from etcdfix.sources.errors import ClusterMismatch, SourceDenied
 from etcdfix.sources.etcd import client as client_module
 from etcdfix.sources.etcd import threads
 from etcdfix.sources.etcd.client import ClusterMember, EtcdClient

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from etcdfix.errors import ConfigurationError
+from etcdfix.model.errors import ConfigurationError
 from etcdfix.sources.etcd.endpoints import Endpoint, parse_endpoint
 from etcdfix.sources.etcd.failures import FailureKind, classify, classify_cancelled
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from etcdfix.errors import ConfigurationError
+from etcdfix.model.errors import ConfigurationError
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd import tls
 from etcdfix.sources.etcd.endpoints import Endpoint, parse_endpoint

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.errors import LogsDisagree, NotALog, SourceError
+from etcdfix.model.errors import SourceError
+from etcdfix.sources.errors import LogsDisagree, NotALog
 from etcdfix.sources.wal.entries import Run, WriteAheadLog
 from etcdfix.sources.wal.model import WriteKind
 from etcdfix.sources.wal.revisions import Claim, Points, claims_of

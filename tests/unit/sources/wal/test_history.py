@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.errors import NotALog
-from etcdfix.model import Confidence
+from etcdfix.model.model import Confidence
 from etcdfix.sources.base import Source
+from etcdfix.sources.errors import NotALog
 from etcdfix.sources.snapshot import AppliedState, SnapshotSource
 from etcdfix.sources.wal.base import Base
 from etcdfix.sources.wal.entries import WriteAheadLog

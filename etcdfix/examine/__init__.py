@@ -1,0 +1,1 @@
+"""What etcd stores, decrypted, decoded and judged: one value, or all of them."""

@@ -1,0 +1,78 @@
+"""Keys that no resource claims, one changed bit away from one that does: their names may have been damaged.
+
+A flipped bit in a key takes its object out of sight without a trace: the API server looks below other names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from etcdfix.model.model import Evidence
+from etcdfix.model.storagekey import ResourcePrefix, StorageLayout, display
+
+KEY_NAME_CHECK: Final = "key-name"
+"""Of the evidence, as the next one: no resource claims the name, and one does that is one bit away."""
+
+PREDECESSOR_CHECK: Final = "predecessor"
+"""The object should have been changed before under this name, and was not."""
+
+Claimed = Callable[[ResourcePrefix], bool]
+"""Says whether a resource that is known here keeps its objects in a directory."""
+
+_LONGEST: Final = 160
+_MOST_KNOWN: Final = 4096
+
+
+class ClaimSearch:
+    """Looks for the name that a key may have had; what was found for one directory is kept for its other keys."""
+
+    def __init__(self, layout: StorageLayout, claimed: Claimed) -> None:
+        self._layout = layout
+        self._claimed = claimed
+        self._known: dict[bytes, bytes | None] = {}
+
+    def look(self, key: bytes) -> tuple[Evidence, ...]:
+        """Return the warning about a key that no resource claims; nothing for most."""
+        prefix = self._layout.prefix_bytes
+        start = key[: len(prefix)]
+        inside = start == prefix
+        if not inside:
+            if (int.from_bytes(start) ^ int.from_bytes(prefix)).bit_count() != 1 or len(start) < len(prefix):
+                return ()
+            candidate = prefix + key[len(prefix) :]
+            return self._warning(candidate) if self._belongs(candidate) else ()
+        segments = key.split(b"/", prefix.count(b"/") + 2)
+        head = b"/".join(segments[:-1]) + b"/"
+        if len(head) > _LONGEST or len(segments) < prefix.count(b"/") + 2:
+            return ()
+        if head not in self._known:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[head] = self._unflipped(head, len(prefix))
+        found = self._known[head]
+        return self._warning(found + key[len(head) :]) if found is not None else ()
+
+    def _unflipped(self, head: bytes, start: int) -> bytes | None:
+        changed = bytearray(head)
+        for at in range(start, len(head) - 1):
+            for bit in range(8):
+                changed[at] ^= 1 << bit
+                candidate = bytes(changed)
+                changed[at] ^= 1 << bit
+                if self._belongs(candidate + b"x"):
+                    return candidate
+        return None
+
+    def _belongs(self, key: bytes) -> bool:
+        return self._claimed(self._layout.locate(key)[0])
+
+    def _warning(self, candidate: bytes) -> tuple[Evidence, ...]:
+        return (
+            Evidence(
+                KEY_NAME_CHECK,
+                "one bit off",
+                f"no resource claims this name; one bit away from it is {display(candidate)}, which one does: the name "
+                "of the key itself may be damaged",
+            ),
+        )

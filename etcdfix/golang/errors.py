@@ -1,0 +1,17 @@
+"""What is not JSON, or not in an encoding that we read."""
+
+from __future__ import annotations
+
+from etcdfix.model.errors import DecodeError
+
+
+class UnknownEncoding(DecodeError):
+    """Raised when no serializer recognises the bytes."""
+
+    code = "encoding-unknown"
+
+
+class JSONMalformed(DecodeError):
+    """Raised when JSON (or YAML turned into JSON) does not parse or has the wrong types."""
+
+    code = "json-malformed"

@@ -1,0 +1,132 @@
+"""The rules that forbid a change, one word each, and what it says to accept one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Final
+
+from etcdfix.model.errors import RefusedByRule
+from etcdfix.text.safetext import quote_command
+
+
+class Rule(StrEnum):
+    """Why a change is refused."""
+
+    NOT_ONE_KEY = "not-one-key"
+    KINE = "kine"
+    NO_CONFIGURATION = "no-configuration"
+    MARKED_CONFIGURATION = "marked-configuration"
+    GONE = "gone"
+    EXPECTATION_DIFFERS = "expectation-differs"
+    PLAN = "plan"
+    READABLE = "readable"
+    INCONSISTENT = "inconsistent"
+    NOT_AN_OBJECT = "not-an-object"
+    UNDETERMINED = "undetermined"
+    NEVER_DELETABLE = "never-deletable"
+    MEMBERS_DISAGREE = "members-disagree"
+    UNCHECKED_MEMBER = "unchecked-member"
+    CORRUPT_ALARM = "corrupt-alarm"
+    NO_SPACE = "no-space"
+    CURABLE_BY_CONFIGURATION = "curable-by-configuration"
+    ONLY_COPY = "only-copy"
+    VALUE_MOVED = "value-moved"
+    NOT_REPAIRABLE = "not-repairable"
+    SEVERAL_REPAIRS = "several-repairs"
+    SEVERAL_COPIES = "several-copies"
+    FAILS_LIKE_OTHERS = "fails-like-others"
+    UNPROVEN_DAMAGE = "unproven-damage"
+    UNPROVEN_REPAIR = "unproven-repair"
+    NEWER_THAN_KNOWN = "newer-than-known"
+    RELEASE = "release"
+    UNKNOWN_RELEASE = "unknown-release"
+    PATTERN = "pattern"
+    MASS_DAMAGE = "mass-damage"
+    DECLARATION = "declaration"
+    CONFIGURATION_WRONG = "configuration-wrong"
+    NO_API_SERVER = "no-api-server"
+    ENDS_CACHED_READS = "ends-cached-reads"
+    UNKNOWN_CLUSTER = "unknown-cluster"
+    OTHER_CLUSTER = "other-cluster"
+    OTHER_CLUSTER_ID = "other-cluster-id"
+    CLUSTER_BREAKING = "cluster-breaking"
+    MOVED = "moved"
+    NOT_CONFIRMED = "not-confirmed"
+    UNLISTED_SOURCE = "unlisted-source"
+    OTHER_OBJECT = "other-object"
+    UNKNOWN_UID = "unknown-uid"
+    OBJECT_FILE = "object-file"
+    LOGGED_ONLY = "logged-only"
+    NOT_READABLE = "not-readable"
+    PRESENT = "present"
+    EXPIRED_LEASE = "expired-lease"
+    WRITE_KEY = "write-key"
+    UNDEPLOYED_WRITE_KEY = "undeployed-write-key"
+    NOT_FROM_MEMORY = "not-from-memory"
+    NOT_RESCUED = "not-rescued"
+    UNCHECKED_SERVER = "unchecked-server"
+    SERVER_REFUSED = "server-refused"
+    BACKUP_UNLISTED = "backup-unlisted"
+    BACKUP_OPEN = "backup-open"
+
+
+MEANINGS: Final[Mapping[Rule, str]] = {
+    Rule.CLUSTER_BREAKING: "the cluster may depend on it, and you go on all the same",
+    Rule.UNPROVEN_DAMAGE: "its damage is likely and not proven, and you go on all the same",
+    Rule.NEWER_THAN_KNOWN: "a newer release may read it, and you know that yours does not",
+    Rule.MASS_DAMAGE: "something damages many values, and you know what",
+    Rule.ENDS_CACHED_READS: "API servers give up what they hold of the kind, and nobody needs it",
+    Rule.ONLY_COPY: "this state of the object is nowhere else, and you can do without it",
+    Rule.UNPROVEN_REPAIR: "the object may come back with wrong bytes, and you look at it yourself",
+    Rule.UNKNOWN_UID: "nothing shows that the value is of the object at the key, and you know that it is",
+    Rule.UNLISTED_SOURCE: "neither this audit log nor this etcd lists the value, and you have looked at it",
+    Rule.UNKNOWN_CLUSTER: "no uid names the cluster, and you know that it is this one",
+    Rule.OTHER_CLUSTER_ID: "the record is of another etcd, and this one was made from its snapshot or its data",
+    Rule.UNKNOWN_RELEASE: "no Node confirms --kubernetes-version, and you are sure of it",
+    Rule.NO_API_SERVER: "no API server can be asked, not even for permission",
+    Rule.UNDEPLOYED_WRITE_KEY: "nothing shows that API servers hold today's write key, and you know that they do",
+    Rule.EXPIRED_LEASE: "its lease has expired, and you want the value without it",
+    Rule.UNCHECKED_MEMBER: "the member NAME cannot be asked",
+    Rule.UNCHECKED_SERVER: "the API server at URL does not answer or has loaded another configuration file; if it "
+    "does not have today's write key, it cannot read what is written anew",
+}
+"""What it says to accept a rule; no other rule can be accepted."""
+
+ELSEWHERE: Final[Mapping[Rule, str]] = {
+    Rule.NOT_ONE_KEY: "A change is about exactly one etcd key, named in full.",
+    Rule.KINE: "Etcdfix does not write to kine: an API server makes the change.",
+    Rule.MARKED_CONFIGURATION: "A configuration that etcdfix made is used once API servers write with it.",
+    Rule.INCONSISTENT: "What the API server accepts as it is, is changed through the API.",
+    Rule.NOT_REPAIRABLE: "There is a copy that is proven, or a person names one.",
+    Rule.SEVERAL_REPAIRS: "Only one way of putting the value right fits.",
+    Rule.SEVERAL_COPIES: "Of copies that are equally good and differ, a person names one.",
+    Rule.NOT_CONFIRMED: "A person has typed the key back, or a script has given --yes.",
+    Rule.OBJECT_FILE: "The file is of this very object, as the API gave it.",
+    Rule.LOGGED_ONLY: "Etcd certainly applied the write of the log that is put back.",
+    Rule.NOT_READABLE: "What is put back reads under the configuration that is deployed.",
+    Rule.SERVER_REFUSED: "The API server that was asked has written the object.",
+    Rule.BACKUP_UNLISTED: "A backup that is pruned stands in the audit log.",
+    Rule.BACKUP_OPEN: "The change of a backup that is pruned has an outcome on record.",
+}
+"""What has to hold by the rules that no list of checks asks about."""
+
+NAMED: Final[Mapping[Rule, str]] = {Rule.UNCHECKED_MEMBER: "NAME", Rule.UNCHECKED_SERVER: "URL"}
+"""Rules that are accepted for one thing, which stands behind the word."""
+
+
+def acceptance(rule: Rule, name: str = "") -> str:
+    """Return the option that accepts a rule, for one thing where a name is given."""
+    return quote_command(["--accept", f"{rule}={name}" if name else rule.value])
+
+
+def refuse(rule: Rule, message: str, *, hint: str = "", lift: Iterable[str] = ()) -> RefusedByRule:
+    """Return the refusal to raise; ``lift`` are the options that lift it."""
+    return RefusedByRule(message, rule=rule.value, hint=hint, lift=tuple(lift))
+
+
+def unless_accepted(rule: Rule, message: str, *, hint: str = "", name: str = "") -> RefusedByRule:
+    """Return the refusal of a rule that its own word lifts; ``hint`` is what else would, a clause."""
+    said = f"if that is understood: {acceptance(rule, name)}"
+    lift = ("--accept", f"{rule}={name}" if name else rule.value)
+    return refuse(rule, message, hint=f"{hint}; {said}" if hint else said, lift=lift)

@@ -1,0 +1,99 @@
+"""What keeps us from reading an etcd, a snapshot, a kine database or a log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from etcdfix.model.errors import SourceError
+
+
+class SourceDenied(SourceError):
+    """Raised when etcd refuses the user, the password or the permission."""
+
+    code = "source-denied"
+
+
+class SourceLocked(SourceError):
+    """Raised when a running etcd holds the database file."""
+
+    code = "source-locked"
+
+
+class NotASnapshot(SourceError):
+    """Raised when a file is no bbolt database: missing, empty, text, or without a valid meta page."""
+
+    code = "not-a-snapshot"
+
+
+class NotAKineFile(SourceError):
+    """Raised when a file is no SQLite database of kine: missing, empty, something else, or without its table."""
+
+    code = "not-a-kine-file"
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SnapshotTruncated(SourceError):
+    """Raised when a file ends before the pages that it says it has.
+
+    Attributes:
+        size: File size found, bytes.
+        expected_size: Smallest size that the meta page promises, bytes.
+    """
+
+    code = "snapshot-truncated"
+    size: int
+    expected_size: int
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class PageCorrupt(SourceError):
+    """Raised when a bbolt page contradicts itself or the file around it.
+
+    Attributes:
+        page_id: Page that was being read.
+        file_offset: Byte in the file where the contradiction stands.
+    """
+
+    code = "page-corrupt"
+    page_id: int
+    file_offset: int
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class RevisionCompacted(SourceError):
+    """Raised when the revision asked for was compacted, or does not exist yet.
+
+    Attributes:
+        revision: Revision asked for.
+        compacted: Oldest revision that can still be read, 0 where unknown.
+        current: Newest revision, 0 where unknown.
+    """
+
+    code = "revision-compacted"
+    revision: int
+    compacted: int = 0
+    current: int = 0
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class ClusterMismatch(SourceError):
+    """Raised when the endpoints answer for more than one cluster.
+
+    Attributes:
+        cluster_ids: Endpoint to cluster id, lower-case hex.
+    """
+
+    code = "cluster-mismatch"
+    cluster_ids: dict[str, str]
+
+
+class NotALog(SourceError):
+    """Raised when a directory holds no segment of a write-ahead log that can be read."""
+
+    code = "not-a-log"
+
+
+class LogsDisagree(SourceError):
+    """Raised when the write-ahead logs of two members are not of one history."""
+
+    code = "logs-disagree"

@@ -1,0 +1,493 @@
+"""Values that wait for a KMS plugin: none is lost, none is judged too early, and the reading never waits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+
+import pytest
+
+from etcdfix.encryption.config import KMSProvider, parse_configuration
+from etcdfix.encryption.errors import KMSRefused, KMSUnreachable
+from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
+from etcdfix.encryption.transformer import Transformers
+from etcdfix.examine import all as examine_all
+from etcdfix.examine import spool
+from etcdfix.examine.all import Examining
+from etcdfix.examine.one import Examiner
+from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.examination import Examination, PlainCount
+from etcdfix.examine.verdicts.judge import Verdict
+from etcdfix.model.model import StoredValue
+from etcdfix.model.storagekey import StorageLayout
+from etcdfix.sources import pages
+from tests.support import encoders
+from tests.support.decoders import shared_decoder
+from tests.support.memory_source import stored
+from tests.support.objects import KEY_1, aesgcm, configuration, json_object, provider, secret
+
+SEED = bytes(range(32))
+CONFIG = b"""
+apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+- resources: [secrets]
+  providers:
+  - kms: {apiVersion: v2, name: prov, endpoint: "unix:///nowhere"}
+  - identity: {}
+"""
+Reply = Callable[[WrappedKey], bytes]
+
+
+class SlowPlugin:
+    """A plugin and its run in one: while deferring it has answers only for what it has been told to know."""
+
+    def __init__(self, reply: Reply) -> None:
+        self.healthy = True
+        self.write_key_id = ""
+        self.opened: Counter[str] = Counter()
+        self.deferring = False
+        self.final = False
+        self.over = False
+        self.known: set[bytes] = set()
+        self.waited: list[bytes] = []
+        self.asked: list[bytes] = []
+        self._reply = reply
+
+    def check(self) -> None:
+        if self.deferring:
+            raise KMSPending
+
+    def add_control(self, wrapped: WrappedKey, key: bytes) -> None:
+        pass
+
+    def plugin_for(self, provider: KMSProvider) -> SlowPlugin:
+        return self
+
+    def start_over(self) -> None:
+        raise AssertionError("one value after the other is for a run over a plan")
+
+    def aside(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def abort(self) -> None:
+        raise AssertionError("nobody is to give up")
+
+    def recall(self, wrapped: WrappedKey) -> bytes | None:
+        return None
+
+    def unwrap(self, wrapped: WrappedKey) -> bytes:
+        self.asked.append(wrapped.ciphertext)
+        if self.deferring and wrapped.ciphertext not in self.known:
+            raise KMSPending
+        if not self.deferring:
+            self.waited.append(wrapped.ciphertext)
+        return self._reply(wrapped)
+
+
+def seed_for_all(_: WrappedKey) -> bytes:
+    return SEED
+
+
+def value(name: str, source: bytes, *, key_id: str = "k1", seed: bytes = SEED) -> StoredValue:
+    key = f"/registry/secrets/shop/{name}".encode()
+    data = encoders.kms_v2_seeded_data(secret(name), seed, bytes(32), bytes(12), key)
+    body = encoders.kms_v2_body(data, key_id=key_id, dek_source=source, source_type=1)
+    return stored(key, b"k8s:enc:kms:v2:prov:" + body)
+
+
+def plain(name: str) -> StoredValue:
+    return stored(f"/registry/secrets/shop/{name}", secret(name))
+
+
+def examining(plugin: SlowPlugin) -> Examining:
+    def plugin_for(_: KMSProvider) -> SlowPlugin:
+        return plugin
+
+    transformers = Transformers.from_configuration(parse_configuration(CONFIG, path="test"), plugin_for)
+    return Examining(Examiner(StorageLayout(), transformers, shared_decoder(None), plugins=plugin))
+
+
+def verdicts(found: Iterator[Examination]) -> list[tuple[str, Cause | None]]:
+    return [(e.name, e.verdict.cause) for e in found]
+
+
+def test_what_needs_no_plugin_goes_on_at_once() -> None:
+    plugin = SlowPlugin(seed_for_all)
+    with examining(plugin) as run:
+        first = verdicts(run.first([value("a", b"1"), plain("b"), value("c", b"2"), plain("d")]))
+        assert first == [("b", None), ("d", None)]
+        assert (run.waiting, plugin.waited) == (2, [])
+        assert verdicts(run.drain()) == [("a", None), ("c", None)]
+        assert (run.waiting, plugin.waited) == (0, [b"1", b"2"])
+
+
+def test_an_answer_that_is_there_is_used_at_once() -> None:
+    plugin = SlowPlugin(seed_for_all)
+    plugin.known.add(b"1")
+    with examining(plugin) as run:
+        assert verdicts(run.first([value("a", b"1"), value("b", b"2")])) == [("a", None)]
+        plugin.known.add(b"2")  # comes in while the source is read
+        assert verdicts(run.drain()) == [("b", None)]
+    assert plugin.waited == []
+    assert plugin.opened == {"k1": 2}  # each value once
+
+
+def test_a_control_that_comes_later_still_counts() -> None:
+    def reply(wrapped: WrappedKey) -> bytes:
+        if wrapped.ciphertext == b"bad":
+            raise KMSRefused("rejected", status="INVALID_ARGUMENT")
+        return SEED
+
+    plugin = SlowPlugin(reply)
+    plugin.known.add(b"bad")
+    values = [value("a", b"bad"), value("b", b"bad", key_id="k2", seed=b"\xff" * 32), value("c", b"good")]
+    with examining(plugin) as run:
+        assert verdicts(run.first(values)) == []
+        assert verdicts(run.drain()) == [
+            ("c", None), ("a", Cause.KMS_ENVELOPE_DAMAGED), ("b", Cause.KMS_UNPROVEN),
+        ]  # fmt: skip
+
+
+def test_a_value_that_fails_is_not_its_own_control() -> None:
+    plugin = SlowPlugin(seed_for_all)
+    values = [value("a", b"1", seed=b"\xff" * 32), value("b", b"2", seed=b"\xff" * 32)]
+    with examining(plugin) as run:
+        assert verdicts(run.first(values)) == []
+        assert verdicts(run.drain()) == [("a", Cause.KMS_UNPROVEN), ("b", Cause.KMS_UNPROVEN)]
+
+
+def test_what_was_unreachable_a_moment_ago_is_asked_once_more() -> None:
+    answers: list[bytes | Exception] = [KMSUnreachable("away"), SEED]
+
+    def reply(_: WrappedKey) -> bytes:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    plugin = SlowPlugin(reply)
+    plugin.known.add(b"1")
+    with examining(plugin) as run:
+        assert verdicts(run.first([value("a", b"1")])) == []
+        assert verdicts(run.drain()) == [("a", None)]
+
+
+def test_unreachable_after_waiting_is_the_last_word() -> None:
+    def reply(_: WrappedKey) -> bytes:
+        raise KMSUnreachable("away")
+
+    plugin = SlowPlugin(reply)
+    with examining(plugin) as run:
+        assert verdicts(run.first([value("a", b"1")])) == []
+        assert verdicts(run.drain()) == [("a", Cause.KMS_UNREACHABLE)]
+    assert set(plugin.waited) == {b"1"}
+
+
+def test_nothing_is_lost_when_the_wait_is_interrupted() -> None:
+    interruptions = [KeyboardInterrupt(), None, KeyboardInterrupt()]
+
+    def reply(wrapped: WrappedKey) -> bytes:
+        interruption = interruptions.pop(0) if interruptions else None
+        if interruption is not None:
+            raise interruption
+        if wrapped.ciphertext == b"bad":
+            raise KMSRefused("rejected", status="INVALID_ARGUMENT")
+        return SEED
+
+    plugin = SlowPlugin(reply)
+    found: list[tuple[str, Cause | None]] = []
+    with examining(plugin) as run:
+        list(run.first([value("a", b"bad"), value("b", b"good")]))
+        for _ in range(3):
+            try:
+                found += verdicts(run.drain())
+            except KeyboardInterrupt:
+                assert run.waiting == 2
+    assert found == [("b", None), ("a", Cause.KMS_ENVELOPE_DAMAGED)]
+
+
+def test_without_plugins_everything_is_said_at_once() -> None:
+    transformers = Transformers.from_configuration(parse_configuration(CONFIG, path="test"))
+    with Examining(Examiner(StorageLayout(), transformers, shared_decoder(None))) as run:
+        found = verdicts(run.first([value("a", b"1"), plain("b")]))
+        assert found == [("a", Cause.KMS_UNREACHABLE), ("b", None)]
+        assert list(run.drain()) == []
+
+
+def test_what_a_plugin_gives_a_dek_for_is_judged_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin = SlowPlugin(seed_for_all)
+    plugin.known.add(b"1")
+    key = "/registry/secrets/shop/noise"
+    data = encoders.kms_v2_seeded_data(b"noise", SEED, bytes(32), bytes(12), key.encode())
+    noise = stored(
+        key, b"k8s:enc:kms:v2:prov:" + encoders.kms_v2_body(data, key_id="k1", dek_source=b"1", source_type=1)
+    )
+    with examining(plugin) as run:
+        assert verdicts(run.first([noise, value("b", b"1")])) == [("b", None)]
+        assert verdicts(run.drain()) == [("noise", Cause.UNKNOWN_ENCODING)]
+    assert not plugin.final
+
+
+def test_a_plugin_that_was_given_up_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reply(_: WrappedKey) -> bytes:
+        raise KMSUnreachable("gone")
+
+    plugin = SlowPlugin(reply)
+    plugin.known.add(b"1")
+    plugin.over = True
+    with examining(plugin) as run:
+        assert verdicts(run.first([value("a", b"1")])) == []  # few are kept, for the sake of their order
+        assert verdicts(run.drain()) == [("a", Cause.KMS_UNREACHABLE)]
+    monkeypatch.setattr(spool, "_MEMORY_BYTES", 1)
+    with examining(plugin) as run:
+        values = [value("a", b"1"), value("b", b"1")]
+        assert verdicts(run.first(values)) == [("b", Cause.KMS_UNREACHABLE)]
+        assert verdicts(run.drain()) == [("a", Cause.KMS_UNREACHABLE)]
+
+
+def test_a_full_disk_costs_time_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reply(wrapped: WrappedKey) -> bytes:
+        if wrapped.ciphertext == b"bad":
+            raise KMSRefused("rejected", status="INVALID_ARGUMENT")
+        return SEED
+
+    monkeypatch.setattr("etcdfix.examine.all.Spool.append", no_room)
+    plugin = SlowPlugin(reply)
+    plugin.known.add(b"bad")
+    with examining(plugin) as run:
+        found = verdicts(run.first([value("a", b"1"), value("b", b"bad"), plain("c")]))
+        # The data key of its neighbour opens it, so it is searched for although it cannot wait.
+        assert found == [("a", None), ("b", Cause.KMS_ENVELOPE_DAMAGED), ("c", None)]
+        assert list(run.drain()) == []
+
+
+def test_an_interruption_between_taking_and_dropping_counts_nothing_twice() -> None:
+    plugin = SlowPlugin(seed_for_all)
+    with examining(plugin) as run:
+        list(run.first([value("a", b"1"), value("b", b"2")]))
+        run._window.append((run._waiting.peek(), None))
+        assert verdicts(run.drain()) == [("a", None), ("b", None)]
+
+
+def test_what_is_worth_a_look_does_not_depend_on_what_was_looked_at_already() -> None:
+    """Pages are read ahead of the look at them, in one run more than in another."""
+    misspelt = stored("/registry/secrets/shop/a", b"k8s:enc:kms:v2:prow:" + b"x" * 40)
+    other = stored("/registry/secrets/shop/b", b"k8s:enc:kms:v2:another:" + b"x" * 40)
+    plain = stored("/registry/secrets/shop/c", b"x")
+    given = [[misspelt, plain], [other, plain]]
+
+    def looked(*, ahead: bool) -> list[list[StoredValue]]:
+        run = examining(SlowPlugin(lambda _wrapped: SEED))
+        look = partial(run._examiner.examine_each, [misspelt])
+        worth = run.worth_a_look(pages.ValuesPage(values) for values in given)
+        found = []
+        for page in list(worth) if ahead else worth:
+            found.append(list(page.values()))
+            run.look_beyond([look], lambda _key: False)
+        return found
+
+    assert looked(ahead=True) == looked(ahead=False) == [[plain], [plain]]
+
+
+GCM = configuration(provider("aesgcm", key1=KEY_1))
+
+
+def local(*, target: bytes = b"", prefix: str = "/registry") -> Examining:
+    transformers = Transformers.from_configuration(GCM)
+    return Examining(Examiner(StorageLayout(prefix), transformers, shared_decoder(None)), targets=(target,))
+
+
+def gcm(name: str, mod_revision: int = 7, *, written_for: str = "", key: bytes = KEY_1) -> StoredValue:
+    etcd_key = f"/registry/secrets/shop/{name}"
+    return stored(etcd_key, aesgcm(secret(name), written_for or etcd_key, key), mod_revision=mod_revision)
+
+
+NOISE = b"0" * 16
+
+
+def test_what_does_not_open_under_a_local_key_waits_for_the_values_around_it() -> None:
+    with local() as run:
+        first = verdicts(run.first([gcm("a", 50, key=NOISE), gcm("b", 10), gcm("c", 90)]))
+        assert first == [("b", None), ("c", None)]
+        assert run.waiting == 1
+        assert verdicts(run.drain()) == [("a", Cause.NONCE_DAMAGED)]
+        assert run.waiting == 0
+
+
+def test_the_plugins_word_counts_against_a_value_only_between_others() -> None:
+    """A key that was replaced behind its key id refuses every old data key, and opens every new one."""
+
+    def reply(wrapped: WrappedKey) -> bytes:
+        if wrapped.ciphertext == b"bad":
+            raise KMSRefused("rejected", status="INVALID_ARGUMENT")
+        return SEED
+
+    def at(mod_revision: int, name: str, source: bytes) -> StoredValue:
+        # Another seed, so that no neighbour's data key opens it.
+        made = value(name, source, seed=SEED if source != b"bad" else b"\xff" * 32)
+        return stored(made.key, made.value, mod_revision=mod_revision)
+
+    for mod_revision, cause in (
+        (5, Cause.KMS_UNPROVEN),
+        (50, Cause.KMS_ENVELOPE_DAMAGED),
+        (95, Cause.KMS_UNPROVEN),
+    ):
+        with examining(SlowPlugin(reply)) as run:
+            values = [at(mod_revision, "a", b"bad"), at(10, "b", b"1"), at(90, "c", b"2")]
+            assert list(run.first(values)) == []
+            assert verdicts(run.drain())[-1] == ("a", cause)
+
+
+def test_a_run_counts_nothing_of_what_was_examined_before_it() -> None:
+    examiner = Examiner(StorageLayout(), Transformers.from_configuration(GCM), shared_decoder(None))
+    for found in (gcm("b", 10), gcm("c", 90)):
+        assert examiner.examine(found).opened
+    assert examiner.examine(gcm("a", 50, key=NOISE)).verdict.cause is Cause.NONCE_DAMAGED
+    with Examining(examiner) as run:
+        assert verdicts(run.first([gcm("a", 50, key=NOISE)])) == []
+        assert verdicts(run.drain()) == [("a", Cause.WRONG_KEY)]
+
+
+def test_what_shows_its_key_is_searched_though_nothing_else_opens() -> None:
+    moved = gcm("web", written_for="/elsewhere/secrets/shop/web")
+    damaged = stored(moved.key, gcm("web").value[:-1] + bytes([gcm("web").value[-1] ^ 1]))
+    for target in (b"", damaged.key):
+        with local(target=target) as run:
+            assert verdicts(run.first([damaged])) == []
+            assert verdicts(run.drain()) == [("web", Cause.CIPHERTEXT_DAMAGED)]
+
+
+def test_what_the_first_look_seems_to_settle_is_searched_all_the_same() -> None:
+    """A whole object without the end that API servers write, and in order: it only stands below another prefix."""
+    plaintext = json_object("v1", "Secret", "web", data={})
+    value = aesgcm(plaintext, "/registry/secrets/shop/web")
+    moved = stored("/registry/new/secrets/shop/web", value)
+    for target in (b"", moved.key):
+        with local(prefix="/registry/new", target=target) as run:
+            assert verdicts(run.first([moved])) == []
+            assert verdicts(run.drain()) == [("web", Cause.STORAGE_PREFIX_CHANGED)]
+
+
+def test_what_was_found_at_once_for_want_of_room_is_the_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etcdfix.examine.all.Spool.append", no_room)
+    damaged = gcm("web").value[:-1] + bytes([gcm("web").value[-1] ^ 1])
+    with local() as run:
+        assert verdicts(run.first([gcm("a"), stored(gcm("web").key, damaged)])) == [
+            ("a", None),
+            ("web", Cause.CIPHERTEXT_DAMAGED),
+        ]
+
+
+@pytest.mark.parametrize("place", [0, 3, 5])
+def test_without_room_no_verdict_rests_on_what_came_before(
+    monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    """The key is right, as others show: by itself, a value whose nonce is lost looks like one of another key."""
+    whole = gcm("web")
+    begin = whole.value.index(b":key1:") + len(b":key1:")
+    value = whole.value[:begin] + bytes(12) + whole.value[begin + 12 :]
+    damaged = stored(whole.key, value, mod_revision=5)
+    values = [gcm(name, revision) for name, revision in zip("abcde", (3, 4, 6, 7, 8), strict=True)]
+    values.insert(place, damaged)
+    examiner = Examiner(StorageLayout(), Transformers.from_configuration(GCM), shared_decoder(None))
+
+    def scan() -> tuple[Verdict, examine_all.Ending]:
+        (found,), ending = scanned(examiner, values)
+        return found, ending
+
+    assert scan()[0].cause is Cause.NONCE_DAMAGED
+    assert scan()[1] == examine_all.Ending()
+    monkeypatch.setattr("etcdfix.examine.all.Spool.append", no_room)
+    verdict, ending = scan()
+    assert verdict.cause is Cause.WRONG_KEY
+    (reason,) = ending.lost
+    assert "to look at 1 value again at the end" in reason
+
+
+def no_room(_spool: object, _value: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def scanned(examiner: Examiner, values: list[StoredValue]) -> tuple[list[Verdict], examine_all.Ending]:
+    found: list[Verdict] = []
+    ending = examine_all.examine_all(
+        examiner, pages.paged(values), lambda one, _: found.append(one.verdict), plain=lambda _counts: None
+    )
+    return found, ending
+
+
+def test_plain_values_come_as_counts_and_all_others_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "PAGE_VALUES", 2)
+    values = [
+        gcm("a", 3),
+        gcm("b", 9),
+        gcm("c", 5, key=NOISE),
+        gcm("d", 4),
+        stored("/registry/secrets/shop/e"),
+    ]
+    examiner = Examiner(StorageLayout(), Transformers.from_configuration(GCM), shared_decoder(None))
+    each: list[Examination] = []
+    examine_all.examine_all(examiner, pages.paged(values), lambda found, _: each.append(found))
+    others: list[Examination] = []
+    plain: list[PlainCount] = []
+    examine_all.examine_all(
+        examiner, pages.paged(values), lambda found, _: others.append(found), plain=plain.extend
+    )
+    assert others == [found for found in each if not found.verdict.is_plain]
+    assert [(one.count, one.first, one.last) for one in plain] == [(2, 3, 9), (1, 4, 4)]
+    assert {one.transformer for one in plain} == {"aesgcm/v1/key1"}
+    assert {one.key_fingerprints for one in plain} == {each[0].key_fingerprints}
+
+
+@pytest.mark.parametrize("where", ["take", "source"])
+def test_what_was_counted_before_an_interruption_is_handed_on(where: str) -> None:
+    def take(_found: Examination, _view: examine_all.View) -> None:
+        if where == "take":
+            raise KeyboardInterrupt
+
+    def values() -> Iterator[StoredValue]:
+        yield gcm("a")
+        yield stored("/registry/secrets/shop/b", b"unreadable")
+        yield gcm("c")
+        raise KeyboardInterrupt
+
+    examiner = Examiner(StorageLayout(), Transformers.from_configuration(GCM), shared_decoder(None))
+    plain: list[PlainCount] = []
+    ending = examine_all.examine_all(examiner, pages.paged(values()), take, plain=plain.extend)
+    assert ending.ended is not None
+    assert sum(one.count for one in plain) == (1 if where == "take" else 2)
+
+
+def test_of_a_few_values_each_is_searched_and_of_many_none() -> None:
+    """A nonce that lost a bit looks like a wrong key, and a wrong key fails for all."""
+    start = len("k8s:enc:aesgcm:v1:key1:")
+    values = []
+    for name in "abcd":
+        value = bytearray(gcm(name).value)
+        value[start] ^= 1
+        values.append(stored(gcm(name).key, bytes(value)))
+    for count, cause in ((3, Cause.NONCE_DAMAGED), (4, Cause.WRONG_KEY)):
+        with local() as run:
+            assert verdicts(run.first(values[:count])) == []
+            assert {found for _, found in verdicts(run.drain())} == {cause}
+
+
+def test_the_window_is_bounded_by_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examine_all, "_WINDOW_BYTES", 1)
+    plugin = SlowPlugin(seed_for_all)
+    with examining(plugin) as run:
+        list(run.first(value(f"n{n}", b"%d" % n) for n in range(3)))
+        plugin.asked.clear()
+        next(run.drain())
+        assert plugin.asked == [b"0", b"0"]
+
+
+def test_without_room_a_lost_key_is_told_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etcdfix.examine.all.Spool.append", no_room)
+    examiner = Examiner(StorageLayout(), Transformers.from_configuration(GCM), shared_decoder(None))
+    found, ending = scanned(examiner, [gcm(name, key=NOISE) for name in "abcde"])
+    assert {verdict.cause for verdict in found} == {Cause.WRONG_KEY}
+    assert ending == examine_all.Ending()

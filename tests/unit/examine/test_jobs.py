@@ -1,0 +1,275 @@
+"""The same said by any number of processes: everything that can be wrong with a value, a page after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from etcdfix.decoding.storagecodecs import Decoder
+from etcdfix.encryption.config import KMSProvider, parse_configuration
+from etcdfix.encryption.kms.plugins import KMSPlugins
+from etcdfix.encryption.transformer import Transformers
+from etcdfix.examine import all as examine_all
+from etcdfix.examine import jobs as examine_jobs
+from etcdfix.examine import worker as examine_worker
+from etcdfix.examine.frames import Question, SentProvider, SentRule, Setup
+from etcdfix.examine.jobs import Helpers, jobs_for
+from etcdfix.examine.one import Examiner, Reading
+from etcdfix.examine.verdicts.examination import Examination, PlainCount
+from etcdfix.sources import mvcc, pages
+from etcdfix.sources.base import SourceDescription
+from etcdfix.sources.snapshot import SnapshotSource
+from tests.exam import corpus
+from tests.exam.ground import Plugin
+from tests.exam.judging import NeverWaits
+from tests.exam.kinds_of_damage import DAMAGES, CauseCase, make_cause_case
+from tests.support.collecting import ALPHA, CollectingReporter, scan
+from tests.support.kms_plugin import KMSPlugin, load_keks
+from tests.support.memory_source import MemorySource, stored
+from tests.support.objects import secret
+from tests.support.pool_here import PoolHere
+
+
+@pytest.fixture(autouse=True)
+def small_pages_without_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examine_jobs, "WorkerPool", PoolHere)
+    monkeypatch.setattr(pages, "PAGE_VALUES", 2)
+    monkeypatch.setattr(mvcc, "PAGE_RECORDS", 7)
+
+
+Seen = tuple[list[Examination], dict[Any, tuple[int, int, int]], list[str]]
+
+
+def summed(counts: list[PlainCount]) -> dict[Any, tuple[int, int, int]]:
+    total: dict[Any, tuple[int, int, int]] = {}
+    for one in counts:
+        place = one.directory, one.rule, one.transformer, one.key_fingerprints, one.kms_key_id, one.stale
+        count, first, last = total.get(place, (0, 1 << 63, 0))
+        total[place] = count + one.count, min(first, one.first), max(last, one.last)
+    return total
+
+
+def looked_at(case: CauseCase, jobs: int) -> Seen:
+    def plugin_for(_: KMSProvider) -> Plugin | None:
+        return case.plugin
+
+    transformers = configuration = None
+    if case.configuration is not None:
+        configuration = parse_configuration(case.configuration, path="exam")
+        transformers = Transformers.from_configuration(configuration, plugin_for)
+    decoder = corpus.decoder() if case.minor is None else Decoder(case.minor)
+    release = f"1.{case.minor}" if case.minor is not None else ""
+    examiner = Examiner(corpus.LAYOUT, transformers, decoder, assumed_release=release)
+    examiner.plugins = NeverWaits() if case.plugin is not None else None
+    source = MemorySource(case.records)
+    examiner.learn_custom_resources(source)
+    reading = Reading(layout=corpus.LAYOUT, configuration=configuration, kubernetes_minor=case.minor)
+    others: list[Examination] = []
+    plain: list[PlainCount] = []
+    examine_all.examine_all(
+        examiner,
+        source.pages(b""),
+        lambda found, _view: others.append(found),
+        plain=plain.extend,
+        helpers=Helpers(examiner, reading, source, jobs) if jobs > 1 else None,
+    )
+    opened = [] if case.plugin is None else [f"{k}={v}" for k, v in sorted(case.plugin.opened.items())]
+    return others, summed(plain), opened
+
+
+@pytest.mark.parametrize("seed", range(2 * len(DAMAGES)))
+def test_any_kind_of_damage(seed: int) -> None:
+    assert looked_at(make_cause_case(seed), 1) == looked_at(make_cause_case(seed), 2)
+
+
+def of_report(reporter: CollectingReporter) -> tuple[Any, ...]:
+    assert reporter.conclusion is not None
+    conclusion = reporter.conclusion
+    return (
+        list(reporter.findings.values()),
+        conclusion.summary,
+        conclusion.statuses,
+        conclusion.complete,
+        conclusion.incomplete_reasons,
+    )
+
+
+def scanned(config: str | None, jobs: int, kms: dict[str, KMSPlugin] | None = None) -> tuple[Any, ...]:
+    with ExitStack() as stack:
+        source = stack.enter_context(SnapshotSource(ALPHA / "snapshot.db.gz"))
+        plugins = None
+        if kms is not None:
+            endpoints = {name: plugin.endpoint for name, plugin in kms.items()}
+            plugins = stack.enter_context(KMSPlugins(endpoints, max_rate=0, patience_seconds=2))
+        path = None if config is None else ALPHA / config
+        reporter, _ = scan(source, path, plugins=plugins, kubernetes_minor=36, jobs=jobs)
+        return of_report(reporter)
+
+
+@pytest.mark.parametrize("jobs", [2, 3, 8])
+@pytest.mark.parametrize("config", [None, "config-lost.yaml", "config-rotated.yaml"])
+def test_a_damaged_cluster(config: str | None, jobs: int) -> None:
+    assert scanned(config, jobs) == scanned(config, 1)
+
+
+@pytest.fixture(scope="module")
+def kms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, KMSPlugin]]:
+    folder = tmp_path_factory.mktemp("kms")
+    with (
+        KMSPlugin("v2", folder / "1.sock", load_keks(ALPHA / "kms1.keys")) as new,
+        KMSPlugin("v1", folder / "2.sock", load_keks(ALPHA / "kms2.keys")) as old,
+    ):
+        yield {"kmsnew": new, "kmsold": old}
+
+
+@pytest.mark.parametrize("jobs", [2, 3])
+@pytest.mark.parametrize("config", ["config-lost.yaml", "config-rotated.yaml"])
+def test_a_damaged_cluster_with_its_plugins(config: str, jobs: int, kms: dict[str, KMSPlugin]) -> None:
+    findings, summary, *rest = scanned(config, jobs, kms)
+    others, other_summary, *other_rest = scanned(config, 1, kms)
+    assert findings == others
+    assert rest == other_rest
+    assert summary == other_summary
+
+
+# How many there are, and when they begin
+
+
+class AtEndpoints(MemorySource):
+    """Says that it is a live etcd, at some addresses."""
+
+    endpoints: tuple[str, ...] = ()
+
+    def describe(self) -> SourceDescription:
+        return msgspec.structs.replace(super().describe(), endpoints=self.endpoints)
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "here"),
+    [
+        (("https://192.0.2.1:2379", "unixhost.example:2379"), False),
+        (("192.0.2.1:2379", "https://127.0.0.1:2379"), True),
+        (("localhost:2379",), True),
+        (("unix:///run/etcd",), True),
+    ],
+)
+def test_auto_leaves_cores_to_an_etcd_on_this_machine(
+    endpoints: tuple[str, ...], here: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def resolve(_jobs: object, **about: Any) -> int:
+        asked.append(about)
+        return 3
+
+    monkeypatch.setattr(examine_jobs, "resolve_jobs", resolve)
+    source = AtEndpoints([stored("/registry/pods/shop/a")])
+    source.endpoints = endpoints
+    assert jobs_for(5, source) == 5
+    assert jobs_for("auto", source) == 3
+    assert asked == [{"keys": 1, "size_bytes": None, "etcd_here": here}]
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    started: list[int] = []
+
+    class Counting(PoolHere):
+        def __init__(self, jobs: int, *arguments: Any, **more: Any) -> None:
+            started.append(jobs)
+            super().__init__(jobs, *arguments, **more)
+
+    monkeypatch.setattr(examine_jobs, "WorkerPool", Counting)
+    return started
+
+
+def test_auto_starts_no_worker_for_a_small_scope(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = counted(monkeypatch)
+    monkeypatch.setattr(examine_jobs, "resolve_jobs", lambda *_, **__: 2)
+    values = [stored(f"/registry/secrets/shop/s{n}", secret(f"s{n}")) for n in range(9)]
+    counts = []
+    for before in (100, 3, 0):
+        monkeypatch.setattr(examine_jobs, "_BEFORE_AUTO", before)
+        _, result = scan(MemorySource(values), jobs="auto")
+        counts.append((result.report.summary.readable, len(started)))
+    assert counts == [(9, 0), (9, 1), (9, 2)]
+
+
+# What nobody may see, and what cannot be sent
+
+
+def test_nothing_that_goes_through_the_pipe_is_shown() -> None:
+    key = b"0123456789abcdef0123456789abcdef"
+    provider = SentProvider("aescbc", (("key1", key),))
+    setup = Setup("", None, "", (SentRule(("secrets",), (provider,)),), False, (), (), (), ())
+    question = Question((), b"v", memoryview(key))
+    for shown in (provider, setup, question):
+        assert "0123456789" not in repr(shown)
+
+
+def test_what_cannot_be_sent_is_examined_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [
+        stored("/registry/secrets/shop/a", b"unreadable"),
+        stored("/registry/secrets/shop/b", secret("b")),
+    ]
+
+    def not_unicode(_found: Examination) -> Examination:
+        raise UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not allowed")
+
+    expected = of_report(scan(MemorySource(values))[0])
+    monkeypatch.setattr(examine_worker, "_without_bytes", not_unicode)
+    assert of_report(scan(MemorySource(values), jobs=2)[0]) == expected
+
+
+_UNENCODABLE: Final = """
+apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+- resources: [secrets]
+  providers:
+  - kms: {apiVersion: v2, name: prov, endpoint: "unix:///run/%ff.sock"}
+  - identity: {}
+"""
+
+
+def test_a_configuration_that_cannot_be_sent_is_used_here(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(_UNENCODABLE)
+    values = [stored("/registry/secrets/shop/a", b"k8s:enc:kms:v2:prov:x")]
+    expected = of_report(scan(MemorySource(values), path)[0])
+    assert of_report(scan(MemorySource(values), path, jobs=2)[0]) == expected
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        lambda _: b"",
+        lambda answer: answer[:-1],
+        lambda answer: answer + b"\xc0",
+        lambda _: b"\xc0",
+        lambda _: b"\x93\x90\x90\x91\x92\x02\xc0",
+        lambda _: b"\x93\x90\x90\x91\x92\xff\xc0",
+    ],
+    ids=["empty", "cut", "longer", "nothing", "a place beyond the page", "a place before it"],
+)
+def test_an_answer_that_is_none_is_examined_here(
+    damaged: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Damaging(PoolHere):
+        def run(
+            self, work: Iterable[Any], frame: Callable[[Any], bytes]
+        ) -> Iterator[tuple[Any, bytes | None]]:
+            for piece, answer in super().run(work, frame):
+                yield piece, None if answer is None else damaged(answer)
+
+    values = [
+        stored("/registry/secrets/shop/a", b"unreadable"),
+        stored("/registry/secrets/shop/b", secret("b")),
+    ]
+    expected = of_report(scan(MemorySource(values))[0])
+    monkeypatch.setattr(examine_jobs, "WorkerPool", Damaging)
+    assert of_report(scan(MemorySource(values), jobs=2)[0]) == expected

@@ -1,0 +1,93 @@
+"""Kinds of examinations: told apart by all that is not one value's own, and never more than a bounded number."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import Any
+
+import msgspec
+import pytest
+
+from etcdfix.examine.verdicts import kinds
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.examine.verdicts.kinds import Kinds
+from etcdfix.model.model import Evidence, Repair, RepairKind, RepairProof
+from tests.support.examinations import examination
+from tests.support.fixtures import Patch
+
+
+def failing(name: str = "web", **fields: Any) -> Examination:
+    fields.setdefault("evidence", (Evidence("decrypt", "failed", "no such key"),))
+    return examination(f"/registry/secrets/shop/{name}", **fields)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"transformer": "aescbc/v1/other"},
+        {"rule": "configmaps"},
+        {"opened": True},
+        {"stale": True},
+        {"kms_key_id": "another"},
+        {"key_fingerprints": ("fp:0000000000000000",)},
+        {"keys_untried": True},
+        {"namespace": ""},
+        {"verdict": msgspec.structs.replace(failing().verdict, message="something else")},
+        {"verdict": msgspec.structs.replace(failing().verdict, holds_whole=True)},
+        {"verdict": msgspec.structs.replace(failing().verdict, settled=not failing().verdict.settled)},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_whatever_is_not_a_values_own_makes_another_kind(other: dict[str, Any]) -> None:
+    told = Kinds()
+    assert told.number_of(failing()) == 0
+    assert told.number_of(failing("another", mod_revision=99)) == 0
+    assert told.number_of(msgspec.structs.replace(failing(), **other)) == 1
+
+
+def test_an_examination_comes_back_as_it_was() -> None:
+    told = Kinds()
+    told.number_of(failing("first"))
+    found = failing("second", mod_revision=12)
+    number = told.number_of(found)
+    assert number == 0
+    assert told.examination(number, found.stored, found.namespace, found.name) == found
+    assert told.first(number).stored.value == b""
+
+
+def test_a_repair_is_a_values_own() -> None:
+    repair = Repair(RepairKind.BIT, "bit 1 of byte 2 is turned back", RepairProof.TAG)
+    assert Kinds().number_of(msgspec.structs.replace(failing(), repair=repair)) is None
+
+
+def test_the_number_of_kinds_is_bounded(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(kinds, "MOST_KINDS", 1)
+    told = Kinds()
+    assert [told.number_of(failing(message=text)) for text in ("a", "b", "a")] == [0, None, 0]
+
+
+@pytest.mark.parametrize("moment", range(1, 8))
+def test_after_a_signal_no_value_is_taken_for_one_of_another_kind(moment: int) -> None:
+    """It is heard when a function begins, or has come back from C."""
+    left = moment
+
+    def signal(frame: FrameType, event: str, _arg: object) -> None:
+        nonlocal left
+        if event in {"call", "c_return"} and frame.f_code.co_filename == kinds.__file__:
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+
+    told, one, other = Kinds(), failing(), failing(rule="configmaps")
+    sys.setprofile(signal)
+    try:
+        told.number_of(one)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.setprofile(None)
+    for found in (other, one):
+        number = told.number_of(found)
+        assert number is not None
+        assert told.examination(number, found.stored, found.namespace, found.name) == found

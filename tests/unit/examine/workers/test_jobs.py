@@ -1,0 +1,136 @@
+"""How many workers are worth their start, on machines and in containers that are made up."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from etcdfix.examine.workers.jobs import resolve_jobs
+
+GB = 10**9
+LARGE = 500_000_000
+
+
+@pytest.fixture
+def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
+    put(tmp_path, "proc/meminfo", f"MemTotal:  40000000 kB\nMemAvailable: {30 * GB >> 10} kB\n")
+    put(tmp_path, "proc/self/cgroup", "0::/\n")
+    return tmp_path
+
+
+def put(system: Path, name: str, text: str) -> None:
+    path = system / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def auto(system: Path, *, etcd_here: bool = False) -> int:
+    return resolve_jobs("auto", keys=200_000, size_bytes=LARGE, etcd_here=etcd_here, system=system)
+
+
+@pytest.mark.parametrize("word", [1, 2, 64])
+def test_a_number_is_taken_as_it_is(word: int, tmp_path: Path) -> None:
+    assert resolve_jobs(word, keys=1, size_bytes=1, etcd_here=True, system=tmp_path) == word
+
+
+@pytest.mark.parametrize(
+    ("keys", "size_bytes", "jobs"),
+    [
+        (49_999, LARGE, 1),
+        (50_000, LARGE, 16),
+        (50_000, 99_999_999, 1),
+        (50_000, 100_000_000, 16),
+        (None, 100_000_000, 16),
+        (None, 99_999_999, 1),
+        (50_000, None, 16),
+        (49_999, None, 1),
+        (None, None, 1),
+    ],
+)
+def test_what_is_small_needs_one(system: Path, keys: int | None, size_bytes: int | None, jobs: int) -> None:
+    assert resolve_jobs("auto", keys=keys, size_bytes=size_bytes, etcd_here=False, system=system) == jobs
+
+
+def test_a_running_etcd_keeps_half_of_the_cores(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert auto(system, etcd_here=True) == 8
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    assert auto(system, etcd_here=True) == 1
+
+
+def test_never_more_than_the_most(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(256)))
+    assert auto(system) == 64
+
+
+@pytest.mark.parametrize(
+    ("limit", "jobs"), [("max 100000", 16), ("350000 100000", 3), ("50000 100000", 1), ("", 16), ("1 0", 16)]
+)
+def test_the_quota_of_the_group(system: Path, limit: str, jobs: int) -> None:
+    put(system, "sys/fs/cgroup/cpu.max", limit)
+    assert auto(system) == jobs
+
+
+def test_a_quota_further_up_holds_too(system: Path) -> None:
+    put(system, "proc/self/cgroup", "0::/system.slice/a.service\n")
+    put(system, "sys/fs/cgroup/system.slice/a.service/cpu.max", "800000 100000")
+    put(system, "sys/fs/cgroup/system.slice/cpu.max", "500000 100000")
+    assert auto(system) == 5
+
+
+@pytest.mark.parametrize("mounted", ["cpu,cpuacct", "cpu"])
+def test_the_first_version_of_control_groups(system: Path, mounted: str) -> None:
+    put(
+        system,
+        "proc/self/cgroup",
+        "5:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n1:name=systemd:/\n0::/\n",
+    )
+    at = f"sys/fs/cgroup/{mounted}"
+    put(system, f"{at}/cpu.cfs_quota_us", "-1\n")
+    put(system, f"{at}/cpu.cfs_period_us", "100000\n")
+    assert auto(system) == 16
+    put(system, f"{at}/cpu.cfs_quota_us", "200000\n")
+    assert auto(system) == 2
+
+
+def test_by_available_memory(system: Path) -> None:
+    put(system, "proc/meminfo", f"MemAvailable: {int(1.06 * GB) >> 10} kB\n")
+    assert auto(system) == 6  # and this process
+    put(system, "proc/meminfo", "MemAvailable: 1000 kB\n")
+    assert auto(system) == 1
+
+
+def test_by_the_memory_of_the_group(system: Path) -> None:
+    group = "sys/fs/cgroup/"
+    put(system, f"{group}memory.max", f"{GB}")
+    put(system, f"{group}memory.current", f"{GB // 2}")
+    assert auto(system) == 2
+    put(system, f"{group}memory.stat", f"anon 1\ninactive_file {GB // 2}\n")
+    assert auto(system) == 5
+    put(system, f"{group}memory.stat", "nothing")
+    assert auto(system) == 2
+    put(system, f"{group}memory.current", "?")
+    assert auto(system) == 16  # what is not understood limits nothing
+    put(system, f"{group}memory.current", "1")
+    put(system, f"{group}memory.max", "max")
+    assert auto(system) == 16
+
+
+def test_by_the_memory_of_a_group_of_the_first_version(system: Path) -> None:
+    put(system, "proc/self/cgroup", "5:memory:/pod\n")
+    at = "sys/fs/cgroup/memory/pod/"
+    put(system, f"{at}memory.limit_in_bytes", f"{GB}")
+    put(system, f"{at}memory.usage_in_bytes", f"{GB}")
+    put(system, f"{at}memory.stat", f"inactive_file 7\ntotal_inactive_file {GB // 2}\n")
+    assert auto(system) == 2
+
+
+def test_where_the_system_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
+    assert auto(tmp_path) == 3
+
+
+def test_on_this_machine() -> None:
+    assert 1 <= auto(Path("/")) <= 64

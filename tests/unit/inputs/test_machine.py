@@ -1,0 +1,57 @@
+"""No test sees the machine that it runs on."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from etcdfix.inputs import machine
+from etcdfix.inputs.on_this_machine import find_distributions
+from etcdfix.remediation.durable import default_directory
+from tests.support.empty_machine import FOR_TESTS, forget_machine
+
+PACKAGE = Path(machine.__file__).parent
+
+
+def test_variables_of_this_machine_are_gone() -> None:
+    there = {name for name in os.environ if name.startswith("ETCD") and not name.startswith(FOR_TESTS)}
+    assert there == set()
+    assert not Path(os.environ["KUBECONFIG"]).exists()
+
+
+def test_variables_of_tests_stay_and_all_others_of_etcd_go() -> None:
+    there = {"ETCDFIX_TEST_ETCD": "/e", "ETCDFIX_GOLDEN_DIR": "/g", "PATH": "/bin"}
+    environ = {
+        **there,
+        "ETCDFIX_OUTPUT": "json",
+        "ETCDCTL_CACERT": "/ca",
+        "ETCD_DATA_DIR": "/d",
+        "TZ": "Asia/Tokyo",
+    }
+    forget_machine(environ)
+    assert environ.items() >= there.items()
+    assert environ["TZ"] == "UTC"
+    assert not environ.keys() & {"ETCDFIX_OUTPUT", "ETCDCTL_CACERT", "ETCD_DATA_DIR"}
+
+
+@pytest.mark.parametrize("root", [True, False])
+def test_nothing_is_kept_on_the_machine_of_a_test(monkeypatch: pytest.MonkeyPatch, *, root: bool) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0 if root else 1000)
+    assert default_directory().is_relative_to(machine.ROOT)
+    assert not machine.ROOT.exists()
+    assert find_distributions(machine.ROOT) == []
+
+
+def test_only_one_module_names_places_of_the_machine() -> None:
+    """A place that another module named itself would be seen by every test."""
+    named = re.compile(r"""Path\(f?["']/(?:etc|var|root|home)/""")
+    found = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        for text in [path.read_text()]
+        if named.search(text)
+    }
+    assert found == set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import click
 
@@ -26,7 +26,6 @@ from etcdfix.commands.get import (
     GetResult,
     Named,
     Notes,
-    read_raw,
     record_reveal,
     run_get,
 )
@@ -36,7 +35,6 @@ from etcdfix.model.scope import parse_object, split_words
 from etcdfix.report.objects import Documents, ObjectList
 from etcdfix.report.origin import shown_word
 from etcdfix.report.render import write
-from etcdfix.sources.base import Source
 
 _CONTENTS: Final = ("yaml", "json")
 _HOW: Final = "write a KEY that starts with /, RESOURCE [NAME]... -n NAMESPACE, or TYPE/NAME..."
@@ -55,14 +53,12 @@ _HOW: Final = "write a KEY that starts with /, RESOURCE [NAME]... -n NAMESPACE, 
               help="Leave metadata.managedFields out; an object damaged only there is whole without them.")  # fmt: skip
 @click.option("--reveal", is_flag=True, help="Show the contents of Secrets; --audit-log records it before.")
 @audit_log_option
-@click.option("--raw", is_flag=True, help="Write the stored bytes of one value as they are.")
 def command(
     *,
     what: tuple[str, ...],
     output: str | None,
     omit_managed_fields: bool,
     reveal: bool,
-    raw: bool,
     **options: Any,
 ) -> int:
     """Show stored objects as the API server would serve them. Reads only.
@@ -81,8 +77,6 @@ def command(
     choice = _wanted(what, options)
     require_output()
     stream = sys.stdout.buffer
-    if raw:
-        _check_raw(stream)
     inputs, configuration = what_to_read(options, each_from_its_own=True)
     audit_log: Path | None = options["audit_log"]
     places = record_paths(options) if audit_log is not None else None
@@ -95,13 +89,10 @@ def command(
     form = output or ("text" if request.many else "yaml")
     notes = Notes(request, say=say, say_next=say_next)
     with open_source(inputs, say=say) as source:
-        if reveal and audit_log is not None and (raw or form in _CONTENTS):
-            how = "raw" if raw else form
+        if reveal and audit_log is not None and form in _CONTENTS:
             record_reveal(
-                audit_log.absolute(), request, form=how, file=inputs.file, etcd_user=inputs.etcd_user
+                audit_log.absolute(), request, form=form, file=inputs.file, etcd_user=inputs.etcd_user
             )
-        if raw:
-            return _write_raw(source, request, stream, notes)
         with open_plugins(inputs, configuration) as plugins:
             if form in _CONTENTS:
                 if reveal:
@@ -133,30 +124,6 @@ def _wanted(what: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
     else:
         objects = [Named(resource, tuple(what[1:])) for resource in split_words(what[0])]
     return {"objects": tuple(objects), "namespace": namespace, "all_namespaces": options["all_namespaces"]}
-
-
-def _check_raw(stream: BinaryIO) -> None:
-    context = click.get_current_context()
-    if context.get_parameter_source("output") is not click.core.ParameterSource.DEFAULT:
-        raise ConfigurationError(
-            "--raw writes bytes, and -o names a form for them", hint="leave one of them out"
-        )
-    if stream.isatty():
-        raise ConfigurationError(
-            "--raw writes bytes that a terminal may act upon", hint="send them to a file: … > FILE"
-        )
-
-
-def _write_raw(source: Source, request: GetRequest, stream: BinaryIO, notes: Notes) -> ExitCode:
-    # Bytes are copied, not judged: no plugin is asked.
-    value = read_raw(source, request)
-    if value is None:
-        notes.not_found(source)
-        return ExitCode.SOURCE
-    if request.reveal and not value.startswith(b"k8s:enc:"):
-        say("--reveal: the value is stored in plain; its bytes follow, unmasked")
-    stream.write(value)
-    return ExitCode.NOTHING_WRONG
 
 
 def _exit_code(result: GetResult) -> int:

@@ -16,7 +16,7 @@ from etcdfix.examine.in_scope import why_missing
 from etcdfix.examine.one import Examiner, Reading
 from etcdfix.examine.readable_revision import ReadableRevisions
 from etcdfix.examine.verdicts.examination import Examination
-from etcdfix.model.errors import ConfigurationError, EndedEarly, SourceError
+from etcdfix.model.errors import EndedEarly, SourceError
 from etcdfix.model.model import Outcome, StoredValue
 from etcdfix.model.resource_words import builtin_word, is_cluster_scoped, require_resource
 from etcdfix.model.storagekey import ResourcePrefix, display, word_bytes
@@ -196,7 +196,7 @@ class Notes:
                 place = "; its resourceVersion is no number, so no API server takes it"
             self._line(f"{key}: {verdict.outcome.value}{cause}: {told}{place}")
         elif shown.problem:
-            self._line(f"{key}: {shown.problem}; --raw writes its bytes")
+            self._line(f"{key}: {shown.problem}")
         elif verdict.outcome is Outcome.NOT_AN_OBJECT:
             self._line(f"{key}: no API object; it is bookkeeping, or outside {request.layout.prefix}")
         if request.many or verdict.outcome not in WRONG:
@@ -256,25 +256,6 @@ class Notes:
         self._count += 1
         if self._count <= _MOST_LINES:
             self._say(text)
-
-
-def read_raw(source: Source, request: GetRequest) -> bytes | None:
-    """Return the stored bytes of the one value that was asked for, None where there is none.
-
-    Raises:
-        ConfigurationError: The resource does not exist, several objects were asked for, or the bytes are, or may be,
-            the contents of a Secret in plain, and nobody asked to reveal them.
-        SourceError: Nothing could be read.
-    """
-    if request.many:
-        hint = "name a KEY, or RESOURCE NAME -n NAMESPACE"
-        raise ConfigurationError("raw bytes are those of one object", hint=hint)
-    examiner = Examiner.of_cluster(source, request)
-    for stored in find(source, request, examiner, set()):
-        if not request.reveal:
-            Viewer(examiner).refuse_secret(examiner.examine(stored))
-        return stored.value
-    return None
 
 
 def record_reveal(log: Path, request: GetRequest, *, form: str, file: Path | None, etcd_user: str) -> Link:

@@ -9,15 +9,12 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from etcdfix.decoding.errors import KindUnknown
 from etcdfix.decoding.kubeobject import Damage, KubeObject, ObjectReader
-from etcdfix.decoding.recognise import is_json
-from etcdfix.decoding.render.salvage import is_protobuf
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.golang.yamltext import INDENT, json_text, yaml_text
-from etcdfix.model.errors import ConfigurationError, DecodeError
+from etcdfix.model.errors import DecodeError
 from etcdfix.model.model import GroupVersionKind, Outcome
 from etcdfix.model.storagekey import ResourcePrefix, StorageCodec, display
 from etcdfix.report.document import CAP, Column, Document, Kind, State, Status, Step, Table
@@ -135,36 +132,6 @@ class Viewer:
         return Shown(
             found, Form.OBJECT, document, kind, masked, secret, irreplaceable=bool(masked) or mismatch
         )
-
-    def refuse_secret(self, found: Examination) -> None:
-        """Refuse to show stored bytes that are, or may be, contents of a Secret in plain.
-
-        Raises:
-            ConfigurationError: They may be.
-        """
-        data = found.stored.value
-        if not data.startswith(b"k8s:enc:") and self._may_hold_secret(found, data):
-            told = "the value is stored in plain, and is that of a Secret or may be one"
-            raise ConfigurationError(told, hint="add --reveal if you want its bytes")
-
-    def _may_hold_secret(self, found: Examination, data: bytes) -> bool:
-        """Say whether plain bytes are, or may be, those of a Secret: by key, by what they say, or saying nothing."""
-        directory = found.directory
-        # A key of another storage prefix says it as well.
-        if stored_as_secret(directory) or b"/secrets/" in found.stored.key or says_secret(data):
-            return True
-        try:
-            return self._read(data, directory).guessed
-        except DecodeError as problem:
-            left = self._reader.salvage(data, problem, directory.group, directory.kind)
-            if left is not None:
-                return left.guessed or (
-                    _is_cut(left) and mask_secrets(left.value, secret=False, cut=True) > 0
-                )
-            if isinstance(problem, KindUnknown) and "/" in problem.group_version:
-                return False  # of an API server that is not Kubernetes' own, which has all the Secrets
-        broken = found.verdict.outcome is Outcome.DECODE_FAILURE
-        return broken or is_protobuf(data) or is_json(data)
 
     def list(self, found: Examination) -> Shown:
         """Return one value for a list, which needs the verdict alone: nothing is decrypted or converted again."""

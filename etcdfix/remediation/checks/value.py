@@ -230,7 +230,7 @@ def only_copy(present: Present, change: Change) -> Refusals:
         yield unless_accepted(Rule.ONLY_COPY, why, hint=_put_it_right(found, run).removesuffix("; "))
     elif found.verdict.holds_whole:
         text = f"{present.shown}: a whole object may be in it ({found.verdict.message})"
-        yield unless_accepted(Rule.ONLY_COPY, text, hint="get --raw saves it")
+        yield unless_accepted(Rule.ONLY_COPY, text, hint="etcdctl get KEY -w json saves it")
     elif found.keys_untried and deletability is not Deletability.DECLARABLE:
         told = (
             f"{present.shown}: more data keys of its KMS provider opened values than were tried on it "

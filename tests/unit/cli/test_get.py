@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import io
 import json
 import shlex
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -95,9 +93,6 @@ def test_words(get: Run, arguments: list[str], names: list[str]) -> None:
         (["pods", "-n", ""], "no name of a namespace", "-n NAME"),
         (["pods", "-n", "a/b"], "no name of a namespace", "-n NAME"),
         (["pods", "-o", "csv"], "'csv' is not one of", ""),
-        (["/registry/a", "--raw", "-o", "json"], "-o names a form", "leave one"),
-        (["configmaps", "--raw"], "those of one object", "name a KEY"),
-        (["secrets", "plain", "-n", "shop", "--raw"], "stored in plain", "--reveal"),
         (["/registry/a", "-n", "shop"], "-n and -A go with a RESOURCE", "leave them out"),
         (["/registry/a", "-A"], "-n and -A go with a RESOURCE", "leave them out"),
     ],
@@ -143,28 +138,6 @@ def test_revealing_is_said(get: Run) -> None:
     assert (code, err) == (0, "etcdfix: --reveal: the contents of Secrets are shown, unmasked\n")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["/registry/secrets/shop/web", "--raw"], HOLDS["/registry/secrets/shop/web"]),
-        (["/registry/secrets/shop/broken", "--raw"], HOLDS["/registry/secrets/shop/broken"]),
-        (["/registry/secrets/shop/plain", "--raw", "--reveal"], HOLDS["/registry/secrets/shop/plain"]),
-        (["/registry/configmaps/shop/cut", "--raw"], HOLDS["/registry/configmaps/shop/cut"]),
-        (["secrets", "web", "-n", "shop", "--raw"], HOLDS["/registry/secrets/shop/web"]),
-    ],
-)
-def test_raw_bytes(
-    capfdbinary: CapturedBytes, monkeypatch: Patch, config: str,
-    arguments: list[str], expected: bytes,
-) -> None:  # fmt: skip
-    source = MemorySource(HOLDS)
-    monkeypatch.setattr(get_module, "open_source", lambda _inputs, say: source)
-    assert run(["get", *arguments, "--encryption-config", config]) == 0
-    captured = capfdbinary.readouterr()
-    assert captured.out == expected
-    assert (b"--reveal:" in captured.err) is ("--reveal" in arguments)
-
-
 def test_an_object_of_another_identity_is_not_for_kubectl(get: Run) -> None:
     key = "/registry/configmaps/shop/settings"
     code, out, err = get(key, source=MemorySource({key: config_map("other")}))
@@ -174,26 +147,6 @@ def test_an_object_of_another_identity_is_not_for_kubectl(get: Run) -> None:
     code, out, err = get("configmaps", "-A", "-o", "yaml", source=MemorySource({key: config_map("other")}))
     assert (code, "resourceVersion: identity-mismatch" in out) == (1, True)
     assert err.splitlines()[0].endswith("; its resourceVersion is no number, so no API server takes it")
-
-
-class _Terminal:
-    def __init__(self) -> None:
-        self.buffer = _TerminalBytes()
-
-    def flush(self) -> None:
-        """Standard output is flushed at the end of every run."""
-
-
-class _TerminalBytes(io.BytesIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_a_terminal_gets_no_raw_bytes(get: Run, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(sys, "stdout", _Terminal())
-    code, _out, err = get("/registry/secrets/shop/web", "--raw")
-    assert code == 2
-    assert "a terminal may act upon" in err
 
 
 def test_an_interruption_is_said(get: Run) -> None:

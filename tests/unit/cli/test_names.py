@@ -80,13 +80,6 @@ def test_who_looks_at_one_key_takes_it(
         assert key_of(key_in(json.loads(out))) == key
 
 
-def test_get_takes_it(read: Read, snapshot: str, names: list[str]) -> None:
-    for name, key in zip(names, KEYS, strict=True):
-        code, out, err = read("get", "--snapshot", snapshot, name, "--raw")
-        assert code in {0, 1, 3}, (key, err)
-        assert out == "k8s:enc:aescbc:v1:key1:short"
-
-
 def test_delete_takes_it(read: Read, names: list[str]) -> None:
     """Once the key is known, etcd is asked."""
     for name, key in zip(names, KEYS, strict=True):

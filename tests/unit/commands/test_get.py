@@ -15,9 +15,9 @@ import yaml
 
 from etcdfix.cli import get as get_module
 from etcdfix.cli.root import run
-from etcdfix.commands.get import GetRequest, GetResult, Named, Notes, read_raw, run_get
+from etcdfix.commands.get import GetRequest, GetResult, Named, Notes, run_get
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.model.errors import ConfigurationError, SourceError
+from etcdfix.model.errors import SourceError
 from etcdfix.model.model import StoredValue
 from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.objects import Documents, Form, ObjectList, Shown, message_of
@@ -229,41 +229,6 @@ def test_a_source_that_is_lost_midway_leaves_no_whole_list() -> None:
         json.loads(text)
 
 
-def raw(key: str, holds: dict[str, bytes] = HOLDS, *, reveal: bool = False) -> bytes | None:
-    request = GetRequest(layout=StorageLayout(), key=key.encode(), configuration=CONFIG, reveal=reveal)
-    return read_raw(MemorySource(holds), request)
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "is_secret"),
-    [
-        ("/registry/secrets/shop/x", secret("x"), True),
-        ("/registry/secrets/shop/x", b"damaged beyond recognition", True),
-        ("/kubernetes.io/secrets/shop/x", b"damaged", True),
-        ("/other/place", secret("x"), True),
-        ("/registry/configmaps/shop/x", secret("x"), True),
-        ("/registry/configmaps/shop/x", config_map("x"), False),
-        ("/registry/configmaps/shop/x", config_map("x")[:-9], False),
-        ("/registry/configmaps/shop/x", base64.b64encode(secret("x")), True),
-        ("/registry/configmaps/shop/x", b"damaged beyond recognition", True),
-        ("/registry/configmaps/shop/x", unknown(b"v1", b"Sekret", block(1, object_meta(b"x"))), True),
-        ("/registry/configmaps/shop/x", unknown(b"v1", b"", block(1, object_meta(b"x"))), True),
-        ("/other/place", unknown(b"v1", b"Sekret", block(1, object_meta(b"x"))), True),
-        ("/other/place", unknown(b"route.openshift.io/v1", b"Route", block(1, object_meta(b"x"))), False),
-        ("/other/place", b"\x00\x01", False),
-        ("/registry/configmaps/shop/x", json_object("v1", "ConfigMap", "x", "shop", data={"f:imagePullSecrets": "{}"}),
-         False),
-    ],
-)  # fmt: skip
-def test_which_raw_bytes_hold_a_secret_in_plain(key: str, value: bytes, is_secret: bool) -> None:
-    assert raw(key, {key: value}, reveal=True) == value
-    if is_secret:
-        with pytest.raises(ConfigurationError, match="may be one"):
-            raw(key, {key: value})
-    else:
-        assert raw(key, {key: value}) == value
-
-
 def test_shown_values_print_nothing_of_themselves() -> None:
     _, _, (shown,) = get(HOLDS, key="/registry/secrets/shop/web", reveal=True)
     assert repr(shown) == "Shown(form='object')"
@@ -380,7 +345,6 @@ PLACES = {
 }  # fmt: skip
 OUTPUTS = [
     *([["-o", name] for name in ("text", "wide", "yaml", "json")]),
-    ["--raw"],
     ["-o", "json", "--omit-managed-fields"],
 ]
 
@@ -412,9 +376,6 @@ def test_nothing_is_revealed(
         for what in ([key], words):
             run(["get", *what, *output, "--encryption-config", config_file])
             captured = capfdbinary.readouterr()
-            stored_as_is = "--raw" in output and captured.out == BROKEN[damage]
-            if stored_as_is and BROKEN[damage].startswith(b"k8s:enc:"):
-                continue  # ciphertext
             assert leaks(captured.out + captured.err) == []
             for line in (captured.out + captured.err).decode("utf-8").splitlines():
                 assert line.isprintable()

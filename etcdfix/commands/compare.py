@@ -85,13 +85,12 @@ def compare_members(
         SourceError: etcd cannot be asked at all.
         MemberListUnusable: The member list cannot be true.
     """
-    prefix = reading.layout.prefix_bytes
     with ExitStack() as stack:
-        survey = survey_members(source.client, prefix + b"namespaces/kube-system")
+        survey = survey_members(source.client, reading.layout.path("namespaces/kube-system"))
         revision = revision or survey.reading.revision
         examiner = Examiner.of_cluster(source, reading, plugins)
         scope, ranges = resolved(wanted, examiner, source)
-        read = partial(LiveSource, revision=revision, storage_prefix=prefix, on_notice=say)
+        read = partial(LiveSource, revision=revision, storage_prefix=reading.layout.path(), on_notice=say)
         comparison = Comparison(reading, scope)
         for member in sorted(survey.copies, key=lambda copy: (copy.name, copy.member_id)):
             copy = ComparedCopy(

@@ -121,7 +121,7 @@ class Doctor:
             yield "members", lambda: etcd.check_members(client, self._statuses)
             yield "alarms", lambda: etcd.check_alarms(client)
             if client.connection.user is not None:
-                prefix = inputs.reading(None).layout.prefix_bytes
+                prefix = inputs.reading(None).layout.path()
                 yield "etcd-user", lambda: [etcd.check_etcd_user(client, prefix)]
         if (source := self._source) is not None and (examiner := self._examiner) is not None:
             yield "version", lambda: check_kubernetes(source, examiner)
@@ -228,8 +228,8 @@ class Doctor:
 def check_clock(source: Source, examiner: Examiner, now: datetime) -> Check:
     """Say what the newest renewal of a Lease says of this machine's clock: nodes renew every few seconds."""
     reader, newest = ObjectReader(examiner.decoder), _NEVER
-    for path in (b"leases/kube-node-lease/", b"leases/kube-system/"):
-        for stored in source.current(examiner.layout.prefix_bytes + path):
+    for path in ("leases/kube-node-lease/", "leases/kube-system/"):
+        for stored in source.current(examiner.layout.path(path)):
             plaintext = examiner.plaintext(examiner.examine(stored))
             try:
                 lease = reader.builtin(plaintext or b"", "coordination.k8s.io", "Lease").value

@@ -269,9 +269,7 @@ def record_reveal(log: Path, request: GetRequest, *, form: str, file: Path | Non
     from etcdfix.remediation.audit.record import Operator, Record, RecordType, Subject, Verb  # noqa: PLC0415 - same
 
     if request.key is not None:
-        directory, shared = request.layout.locate(request.key)
-        where = request.layout.split(request.key, directory, shared, namespaced=directory.namespaced)
-        namespace, name = where.namespace, where.name
+        directory, namespace, name, _ = request.layout.split(request.key)
         group, version, resource = directory.group, directory.version, directory.resource
     else:
         namespace = "" if request.all_namespaces else request.namespace or DEFAULT_NAMESPACE

@@ -202,7 +202,7 @@ def _open_etcd(inputs: Inputs, say: Say) -> LiveSource:
     return LiveSource(
         _connection(inputs.connection, say),
         revision=inputs.revision,
-        storage_prefix=StorageLayout(inputs.etcd_prefix).prefix_bytes,
+        storage_prefix=StorageLayout(inputs.etcd_prefix).path(),
         on_notice=say,
     )
 
@@ -387,7 +387,7 @@ def open_cluster(
 def _refuse_kine(source: LiveSource, layout: StorageLayout) -> None:
     """Refuse what answers like etcd, and is none: kine has no members and no cluster id, and compares little."""
     if not source.client.cluster_id:
-        source.get(layout.prefix_bytes)  # an answer of a server that may not be asked for its status
+        source.get(layout.path())  # an answer of a server that may not be asked for its status
     if not source.client.cluster_id:
         raise _kine(", ".join(source.endpoints))
 

@@ -21,7 +21,7 @@ from etcdfix.model.errors import EndedEarly
 from etcdfix.model.interruptions import interruptions_held
 from etcdfix.model.model import Outcome
 from etcdfix.model.scope import ScopeRequest
-from etcdfix.model.storagekey import display, likely_prefixes, word_bytes
+from etcdfix.model.storagekey import display, likely_prefixes
 from etcdfix.report.advice.whole import awaited_plugins, first_step, plugin_problems, undetermined_problem
 from etcdfix.report.model import Header, KMSPluginSummary
 from etcdfix.report.origin import TOOL, shown_configuration, shown_scope, shown_source, shown_word, timestamp
@@ -124,7 +124,7 @@ def run_scan(
         (summary, first), ended = _uncut(pipeline.end, ending.ended)
     summary.kms = _plugins_asked(plugins) if plugins is not None else []
     prefix = request.layout.prefix
-    within = [key for key in denied if key.startswith(request.layout.prefix_bytes)]
+    within = [key for key in denied if request.layout.holds(key)]
     problems = [
         *source.problems,
         *ending.problems,
@@ -229,8 +229,8 @@ def _plugins_asked(plugins: KMSPlugins) -> list[KMSPluginSummary]:
 
 def _may_hold_keys(source: Source, request: ScanRequest, pipeline: FindingPipeline) -> bool:
     """Look whether the storage prefix holds anything or cannot be read; if not, gather keys that tell where."""
-    prefix, sample = request.layout.prefix_bytes, pipeline.not_object_sample
-    if any(key.startswith(prefix) for key in sample) or has_keys(source, request.layout):
+    sample = pipeline.not_object_sample
+    if any(map(request.layout.holds, sample)) or has_keys(source, request.layout):
         return True
     if not sample:
         sample += [stored.key for stored in islice(source.current(b""), SAMPLE)]
@@ -239,10 +239,10 @@ def _may_hold_keys(source: Source, request: ScanRequest, pipeline: FindingPipeli
 
 def _nothing_named_exists(source: Source, request: ScanRequest) -> bool:
     """Say of a scope in which no key was seen whether it names keys, or only namespaces that are not there."""
-    scope, base = request.scope, request.layout.prefix_bytes + b"namespaces/"
+    scope, path = request.scope, request.layout.path
     return bool(scope.prefixes or scope.keys) or (
         bool(scope.namespaces)
-        and all(source.get(base + word_bytes(namespace)) is None for namespace in scope.namespaces)
+        and all(source.get(path(f"namespaces/{namespace}")) is None for namespace in scope.namespaces)
     )
 
 

@@ -148,9 +148,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def gone(cls, key: bytes, layout: StorageLayout, life: Life = UNKNOWN_LIFE) -> Self:
         """Return what is wanted of a key at which nothing stands."""
-        directory, shared = layout.locate(key)
-        where = layout.split(key, directory, shared, namespaced=directory.namespaced)
-        resource = directory.group_resource
+        where = layout.split(key)
+        resource = where.directory.group_resource
         protected = protected_reason(resource, where.namespace)
         return cls(key=key, resource=resource, protected=protected, life=life)
 

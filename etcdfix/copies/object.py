@@ -107,7 +107,7 @@ class ObjectFile:
             raise _UnfitError(
                 f"{display(key)} holds no object of a type that API servers of this cluster are known to keep there"
             )
-        where = self._known.layout.split(key, directory, reader.shared, namespaced=reader.namespaced)
+        where = self._known.layout.split(key, (directory, reader.shared))
         if not where.well_formed:
             raise _UnfitError(f"{display(key)} is not the etcd key of one of {directory.group_resource}")
         metadata = value["metadata"]

@@ -20,7 +20,7 @@ from etcdfix.model.storagekey import display
 from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource
 
-_KUBE_SYSTEM: Final = b"namespaces/kube-system"
+_KUBE_SYSTEM: Final = "namespaces/kube-system"
 _LEAST_AGREEING: Final = 3
 """Keys that must agree where no namespace kube-system says which cluster it is."""
 _LONGEST_KEY: Final = 120
@@ -55,7 +55,7 @@ def history_of(
     revision, now = older.describe().revision, source.describe().revision
     if now and revision > now:
         return Sameness.UNKNOWN, f"it is of revision {revision}, which is newer than what is read ({now})"
-    prefix = examiner.layout.prefix_bytes
+    prefix = examiner.layout.path()
     agreed = 0
     kube_system = False
     reads = examiner.apart()
@@ -68,7 +68,7 @@ def history_of(
             return Sameness.OTHER, f"{wrong} (etcd key {_shown(here.key)})"
         if there is not None and _agrees(here, there, revision):  # and not merely excused by damage
             agreed += 1
-            kube_system = kube_system or here.key == prefix + _KUBE_SYSTEM
+            kube_system = kube_system or here.key == examiner.layout.path(_KUBE_SYSTEM)
     if agreed >= _LEAST_AGREEING or kube_system:
         return Sameness.SAME, f"{agreed} keys that stand unchanged, or in the same generation, agree"
     return Sameness.UNKNOWN, "too few keys stand in both to tell whether it is of the same history"

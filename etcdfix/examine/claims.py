@@ -34,7 +34,7 @@ class ClaimSearch:
 
     def look(self, key: bytes) -> tuple[Evidence, ...]:
         """Return the warning about a key that no resource claims; nothing for most."""
-        prefix = self._layout.prefix_bytes
+        prefix = self._layout.path()
         start = key[: len(prefix)]
         inside = start == prefix
         if not inside:

@@ -35,7 +35,6 @@ from etcdfix.model.storagekey import (
     StorageLayout,
     builtin_directories,
     display,
-    under_other_prefixes,
 )
 
 # A value that ends before the colon after its key name.
@@ -118,7 +117,7 @@ class Looking:
         request = PeekRequest(
             stored.value,
             stored.key,
-            under_other_prefixes(stored.key, self._layout.prefix_bytes),
+            self._layout.under_other_prefixes(stored.key),
             thorough,
         )
         resource = reader.directory.group_resource

@@ -226,7 +226,7 @@ class Examiner:
 
     def kube_system_uid(self, source: Source) -> str | None:
         """Return the uid of namespace kube-system, which names the cluster; None when it cannot be read."""
-        stored = source.get(self.layout.prefix_bytes + b"namespaces/kube-system")
+        stored = source.get(self.layout.path("namespaces/kube-system"))
         if stored is None:
             return None
         examination = self.examine(stored)
@@ -279,7 +279,7 @@ class Examiner:
                 # What each value of one directory needs is looked up once: this loop runs for every value.
                 reader = self.readers.reader_for(key)
                 match, shared, namespaced, owner_known = (
-                    reader.match, len(reader.shared), reader.namespaced, reader.owner_known,
+                    reader.match, len(reader.shared), reader.directory.namespaced, reader.owner_known,
                 )  # fmt: skip
                 transformers, decode = reader.transformers, reader.decode
                 if counts is not None:
@@ -410,9 +410,7 @@ class Examiner:
                 continue
             self._last_seen = stored, seen if peek is seen.peek else msgspec.structs.replace(seen, peek=peek)
             self._note_failing(reader, stored, found.encryption_keys, peek, found.verdict)
-            where = self.layout.split(
-                stored.key, reader.directory, reader.shared, namespaced=reader.namespaced
-            )
+            where = self.layout.split(stored.key, (reader.directory, reader.shared))
             return Examination(
                 stored,
                 reader.directory,
@@ -469,7 +467,7 @@ class Examiner:
     ) -> Examination:
         data = plain.data if plain is not None else None
         transformer = plain.transformer if plain is not None else ""
-        where = self.layout.split(stored.key, reader.directory, reader.shared, namespaced=reader.namespaced)
+        where = self.layout.split(stored.key, (reader.directory, reader.shared))
         enveloped = stored.value.startswith(ENCRYPTED_PREFIX)
         envelope = parse_envelope(stored.value, self._names) if enveloped else None
         known = envelope is not None and envelope.known
@@ -650,7 +648,7 @@ class Examiner:
     def _name_warnings(self, reader: ResourceReader, key: bytes) -> tuple[Evidence, ...]:
         """Say of a key that no resource claims that one bit of its name may have changed."""
         stranger = reader.directory.codec is StorageCodec.NOT_AN_OBJECT
-        if reader.owner_known and not (stranger and not key.startswith(self.layout.prefix_bytes)):
+        if reader.owner_known and not (stranger and not self.layout.holds(key)):
             return ()
         return self._claims.look(key)
 

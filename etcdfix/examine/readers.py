@@ -80,7 +80,7 @@ class ResourceReader:
     """How the keys of one directory are read: resolved once, used for each of them."""
 
     __slots__ = (
-        "_key_digest", "_key_id", "covered", "decode", "directory", "match", "namespaced", "owner_known", "rule",
+        "_key_digest", "_key_id", "covered", "decode", "directory", "match", "owner_known", "rule",
         "shared", "spans", "transformers",
     )  # fmt: skip
 
@@ -90,7 +90,6 @@ class ResourceReader:
         shared: bytes,
         *,
         single_key: bool,
-        namespaced: bool | None,
         covered: Covered,
         transformers: ResourceTransformers | None,
         decode: Decode,
@@ -101,7 +100,6 @@ class ResourceReader:
         self.shared = shared
         # What the next key must start with to be read the same way; nothing starts with ().
         self.match: bytes | tuple[()] = () if single_key else shared
-        self.namespaced = namespaced
         self.covered = covered
         self.transformers = transformers
         self.rule = transformers.rule or "" if transformers is not None else ""
@@ -192,7 +190,7 @@ class ResourceReaders:
         self.custom_resources, self.unreadable_crds, self.aggregated_groups = {}, [], set()
         self._made.clear()
         self._ask_ahead(source, plugins)
-        prefix = self._layout.prefix_bytes + CRD_PATH.encode() + b"/"
+        prefix = self._layout.path(f"{CRD_PATH}/")
         for stored in source.current(prefix):
             name = stored.key[len(prefix) :]
             crd = self._readable_crd(stored)
@@ -200,11 +198,11 @@ class ResourceReaders:
                 self.custom_resources[crd.group, crd.plural] = crd
             else:
                 plural, _, group = display(name).partition(".")
-                directory, _ = self._layout.locate(self._layout.prefix_bytes + f"{group}/{plural}/-".encode())
+                directory, _ = self._layout.locate(self._layout.path(f"{group}/{plural}/-"))
                 # Any bytes can be a key here; only one that can be a CRD's stands for a directory.
                 if directory == custom_directory(group, plural) and name == f"{plural}.{group}".encode():
                     self.unreadable_crds.append((group, plural))
-        prefix = self._layout.prefix_bytes + API_SERVICE_PATH.encode() + b"/"
+        prefix = self._layout.path(f"{API_SERVICE_PATH}/")
         for stored in source.current(prefix):
             if self._may_be_aggregated(stored):
                 self.aggregated_groups.add(display(stored.key[len(prefix) :]).partition(".")[2])
@@ -227,7 +225,7 @@ class ResourceReaders:
             return
         plugins.deferring = True
         try:
-            for stored in source.current(self._layout.prefix_bytes + CRD_PATH.encode() + b"/"):
+            for stored in source.current(self._layout.path(f"{CRD_PATH}/")):
                 with contextlib.suppress(KMSPending):
                     self.plaintext_of(stored)
         finally:
@@ -306,7 +304,6 @@ class ResourceReaders:
 
     def _make_reader(self, directory: ResourcePrefix, shared: bytes, *, single_key: bool) -> ResourceReader:
         decoder, group, kind = self._decoder, directory.group, directory.kind
-        namespaced = directory.namespaced
         owner_known = True
         never_encrypted = directory.codec in {StorageCodec.ALLOCATOR, StorageCodec.NOT_AN_OBJECT}
         decode: Decode
@@ -322,7 +319,6 @@ class ResourceReaders:
                     crd = None  # another server owns the group, whatever definition was left behind
                 owner_known = crd is not None
                 if crd is not None:
-                    namespaced = crd.scope == "Namespaced"
                     directory = _claimed(directory, crd)
                     decode = partial(decoder.custom_resource, crd=crd)
                 else:
@@ -341,7 +337,6 @@ class ResourceReaders:
             directory,
             shared,
             single_key=single_key,
-            namespaced=namespaced,
             covered=covered,
             transformers=transformers,
             decode=decode,

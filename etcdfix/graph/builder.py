@@ -58,7 +58,6 @@ class IndexBuilder:
         self._reader.learn(source)
         self._extraction = GraphExtraction(self._reader)
         self._examiner = examiner
-        self._prefix = examiner.layout.prefix_bytes
         self._custom: set[tuple[str, str]] = set()
         self._outside: Counter[str] = Counter()
         self._outside_bytes: Counter[str] = Counter()
@@ -84,10 +83,11 @@ class IndexBuilder:
         tables = self._index
         stored = found.stored
         key = stored.key
-        if not key.startswith(self._prefix):
+        relative = self._examiner.layout.below(key)
+        if relative is None:
             self._count_outside(key, len(stored.value))
             return
-        node = tables.number(key[len(self._prefix) :])
+        node = tables.number(relative)
         flags = SEEN
         directory = found.directory
         if directory.codec is StorageCodec.CUSTOM_RESOURCE:

@@ -293,7 +293,7 @@ class ContentReader:
                     self.known.policy_parameters[f"{plural}/{name}"] = directory.path
 
     def _objects_in(self, source: Source, path: str) -> Iterator[tuple[Plain, str]]:
-        prefix = self._examiner.layout.prefix_bytes + path.encode() + b"/"
+        prefix = self._examiner.layout.path(f"{path}/")
         for stored in source.current(prefix):
             found = self._examiner.examine(stored)
             plain = self.plain(found)

@@ -146,8 +146,8 @@ class ImpactIndex(Tables):
 
     def find(self, key: bytes) -> int | None:
         """Return the node of a complete etcd key; None where nobody has it or mentions it."""
-        prefix = self.layout.prefix_bytes
-        return self.numbers.get(key[len(prefix) :]) if key.startswith(prefix) else None
+        relative = self.layout.below(key)
+        return self.numbers.get(relative) if relative is not None else None
 
     def node(self, relative: str) -> int | None:
         """Return the node of a key below the storage prefix."""
@@ -155,7 +155,7 @@ class ImpactIndex(Tables):
 
     def key(self, node: int) -> bytes:
         """Return a node's complete etcd key."""
-        return self.layout.prefix_bytes + self.keys[node]
+        return self.layout.path(self.keys[node])
 
     def relative(self, node: int) -> bytes:
         """Return a node's key below the storage prefix."""
@@ -203,7 +203,7 @@ class ImpactIndex(Tables):
         directory, shared = self.layout.locate(key)
         if directory.codec is StorageCodec.CUSTOM_RESOURCE:
             directory = self.kinds.custom(directory)
-        where = self.layout.split(key, directory, shared, namespaced=directory.namespaced)
+        where = self.layout.split(key, (directory, shared))
         return shared, (directory, where.namespace, where.name)
 
     def exists(self, node: int) -> bool:

@@ -251,7 +251,7 @@ def _named(index: ImpactIndex, broken: list[tuple[int, str]]) -> tuple[Blocker, 
 
 def namespace_key(layout: StorageLayout, name: str) -> bytes:
     """Return the key of a Namespace object."""
-    return layout.prefix_bytes + b"namespaces/" + name.encode("utf-8", "surrogateescape")
+    return layout.path(f"namespaces/{name}")
 
 
 def contents_of(index: ImpactIndex, namespace: str) -> list[int]:

@@ -288,4 +288,4 @@ def _service(index: ImpactIndex, service: str) -> ObjectRef:
 
 
 def _key(index: ImpactIndex, relative: str) -> bytes:
-    return index.layout.prefix_bytes + encoded(relative)
+    return index.layout.path(encoded(relative))

@@ -305,10 +305,22 @@ class StorageLayout:
     def __init__(self, etcd_prefix: str = DEFAULT_PREFIX) -> None:
         self.prefix = clean_prefix(etcd_prefix)
         try:
-            self.prefix_bytes = self.prefix.encode()
+            self._root = self.prefix.encode()
         except UnicodeEncodeError as exc:
             raise ConfigurationError("--etcd-prefix is not UTF-8", hint="the default is /registry") from exc
         self._own = _openshift_by_path() if self.prefix == OPENSHIFT_PREFIX else {}
+
+    def path(self, below: str | bytes = b"") -> bytes:
+        """Return the etcd key, or the beginning of keys, at a path below the storage prefix; "" for the prefix."""
+        return self._root + (below if isinstance(below, bytes) else word_bytes(below))
+
+    def below(self, key: bytes) -> bytes | None:
+        """Return the part of a key that follows the storage prefix; None where it does not lie below it."""
+        return key[len(self._root) :] if key.startswith(self._root) else None
+
+    def holds(self, key: bytes) -> bool:
+        """Say whether a key lies below the storage prefix."""
+        return key.startswith(self._root)
 
     def directories(self) -> tuple[ResourcePrefix, ...]:
         """Return every directory that is known below this prefix, custom resources' not among them."""
@@ -316,14 +328,28 @@ class StorageLayout:
 
     def other_known_prefix(self, key: bytes) -> str:
         """Return the known storage prefix under which a key lies that is not below this one, else ""."""
-        if key.startswith(self.prefix_bytes):
+        if self.holds(key):
             return ""
         others = (known for known in _OF_CLUSTERS if not self.prefix.startswith(known))
         return next((known for known in others if key.startswith(known.encode())), "")
 
+    def under_other_prefixes(self, key: bytes) -> tuple[bytes, ...]:
+        """Return the same key as it may have been called when its value was written.
+
+        Below each storage prefix that is in use somewhere, and below the end of this one: a proxy may put a namespace
+        of its own in front of what the API server says.
+        """
+        if not self.holds(key):
+            return ()
+        rest = key[len(self._root) :]
+        parts = self._root.strip(b"/").split(b"/")
+        ends = [b"/" + b"".join(part + b"/" for part in parts[start:]) for start in range(1, len(parts))]
+        prefixes = dict.fromkeys([*ends, *(known.encode() for known in _KNOWN_PREFIXES)])
+        return tuple(other + rest for other in prefixes if other != self._root)
+
     def directory_prefix(self, directory: ResourcePrefix) -> bytes:
         """Return the bytes that every key of a directory starts with, trailing slash included."""
-        return self.prefix_bytes + directory.path.encode() + b"/"
+        return self.path(f"{directory.path}/")
 
     def locate(self, key: bytes) -> tuple[ResourcePrefix, bytes]:
         """Return a key's directory and the bytes that keys of that directory share.
@@ -331,11 +357,11 @@ class StorageLayout:
         The second value ends in a slash, or is the complete key for a single key that is no directory.
         Keys with the same shared bytes have the same directory, which makes a sorted scan cheap.
         """
-        if key == _COMPACT_REV_KEY or not key.startswith(self.prefix_bytes):
+        if key == _COMPACT_REV_KEY or not key.startswith(self._root):
             return NOT_AN_OBJECT, key
         if shown_key(key) != key:  # its parts would be shown as resource and name
             return NOT_AN_OBJECT, key
-        segments = key[len(self.prefix_bytes) :].split(b"/", 2)
+        segments = key[len(self._root) :].split(b"/", 2)
         first = display(segments[0])
         if first in _BOOKKEEPING:
             return NOT_AN_OBJECT, key
@@ -343,10 +369,10 @@ class StorageLayout:
             return self._allocator(display(b"/".join(segments))), key
         for path in (segments[0], b"/".join(segments[:2])):
             directory = self._own.get(path) or _by_path().get(path)
-            if directory is not None and len(key) > len(self.prefix_bytes) + len(path):
-                return directory, key[: len(self.prefix_bytes) + len(path) + 1]
+            if directory is not None and len(key) > len(self._root) + len(path):
+                return directory, key[: len(self._root) + len(path) + 1]
         if "." in first and len(segments) > 2:
-            shared = self.prefix_bytes + b"/".join(segments[:2]) + b"/"
+            shared = self._root + b"/".join(segments[:2]) + b"/"
             return custom_directory(first, display(segments[1])), shared
         return ResourcePrefix(
             path=first, group="", resource=first, kind="", namespaced=None, codec=StorageCodec.UNKNOWN
@@ -368,14 +394,16 @@ class StorageLayout:
             codec=StorageCodec.ALLOCATOR,
         )
 
-    def split(
-        self, key: bytes, directory: ResourcePrefix, shared: bytes, *, namespaced: bool | None
-    ) -> StorageKey:
-        """Return namespace and name of a key, given what :meth:`locate` said.
+    def split(self, key: bytes, located: tuple[ResourcePrefix, bytes] | None = None) -> StorageKey:
+        """Return directory, namespace and name of a key.
 
-        ``namespaced`` is the directory's own word or the CRD's; None (nobody knows) reads two segments as
-        namespace and name.
+        Args:
+            key: Complete etcd key.
+            located: What :meth:`locate` says of it, where that is known, maybe with a CRD's scope. A directory of
+                unknown scope reads two segments as namespace and name.
         """
+        directory, shared = located if located is not None else self.locate(key)
+        namespaced = directory.namespaced
         if directory.codec is StorageCodec.NOT_AN_OBJECT:
             return StorageKey(directory, "", display(key))
         if shared == key and not key.endswith(b"/"):
@@ -406,21 +434,6 @@ def word_bytes(word: str) -> bytes:
 # Storage prefixes of distributions, and of clusters whose keys were copied.
 _OF_CLUSTERS = ("/registry/", "/kubernetes.io/", OPENSHIFT_PREFIX)
 _KNOWN_PREFIXES = (*_OF_CLUSTERS, "/kubernetes/", "/k8s/", "/")
-
-
-def under_other_prefixes(key: bytes, prefix: bytes) -> tuple[bytes, ...]:
-    """Return the same key as it may have been called when its value was written.
-
-    Below each storage prefix that is in use somewhere, and below the end of this one: a proxy may put a namespace of
-    its own in front of what the API server says.
-    """
-    if not key.startswith(prefix):
-        return ()
-    rest = key[len(prefix) :]
-    parts = prefix.strip(b"/").split(b"/")
-    ends = [b"/" + b"".join(part + b"/" for part in parts[start:]) for start in range(1, len(parts))]
-    prefixes = dict.fromkeys([*ends, *(known.encode() for known in _KNOWN_PREFIXES)])
-    return tuple(other + rest for other in prefixes if other != prefix)
 
 
 def _likely_prefix(key: bytes) -> str:

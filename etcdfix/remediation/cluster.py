@@ -203,7 +203,7 @@ def refuse_unknown(
         hint = "where its main etcd is another one: --main-endpoints LIST, or --manifest FILE"
         yield unless_accepted(Rule.UNKNOWN_CLUSTER, why, hint=hint)
     layout = cluster.examiner.layout
-    examined = map(cluster.examiner.examine, cluster.source.current(layout.prefix_bytes + b"namespaces/"))
+    examined = map(cluster.examiner.examine, cluster.source.current(layout.path("namespaces/")))
     if not any(found.verdict.outcome is Outcome.READABLE for found in examined):
         # Anything may lie under a prefix of which nothing says that an API server stores there.
         why = f"no Namespace can be read under {layout.prefix}: prefix or configuration may be wrong"

@@ -59,7 +59,7 @@ LONG_LIVED = (
 NEWEST = 3
 """How many besides kube-system."""
 
-KUBE_SYSTEM = b"namespaces/kube-system"
+KUBE_SYSTEM = "namespaces/kube-system"
 
 _LOOK_BEHIND = "see what stands behind each address: etcdctl endpoint status --write-out=table"
 
@@ -170,9 +170,9 @@ class Datastore(Closing):
 
     def landmarks(self, layout: StorageLayout, *, target: bytes) -> Landmarks:
         """List the keys of objects that stay, and choose the landmarks of the cluster."""
-        kube_system = layout.prefix_bytes + KUBE_SYSTEM
+        kube_system = layout.path(KUBE_SYSTEM)
         first = self.read_key(kube_system)
-        below = self._made_below(layout.prefix_bytes + path.encode() + b"/" for path in LONG_LIVED)
+        below = self._made_below(layout.path(f"{path}/") for path in LONG_LIVED)
         newest = heapq.nlargest(
             NEWEST,
             (mark for mark in below if mark.key not in {target, kube_system}),

@@ -40,7 +40,7 @@ def identify(source: Source, examiner: Examiner, backup_directories: Sequence[Pa
     Raises:
         SourceError: Namespace kube-system could not be asked for.
     """
-    stored = source.get(examiner.layout.prefix_bytes + KUBE_SYSTEM)
+    stored = source.get(examiner.layout.path(KUBE_SYSTEM))
     if stored is None:
         return ClusterIdentity()
     found = ClusterIdentity(

@@ -146,7 +146,7 @@ def look_at_all(
         if similarity is not None:
             similar.add(found)
 
-    everything = source.pages(examiner.layout.prefix_bytes)
+    everything = source.pages(examiner.layout.path())
     examine_all(examiner, everything, take, targets=(target.stored.key,), progress=progress, whole=True)
     return Alike(
         again if again is not None and again.stored == target.stored else None,

@@ -11,7 +11,7 @@ import msgspec
 
 from etcdfix.graph.model import Blocker, Stays, WebhookHold
 from etcdfix.graph.namespaces import NamespaceState
-from etcdfix.model.storagekey import StorageLayout, display
+from etcdfix.model.storagekey import CRD_PATH, StorageLayout, display
 from etcdfix.report.document import (
     Cell,
     Column,
@@ -33,7 +33,6 @@ from etcdfix.text.words import counted
 MOST_STEPS: Final = 20
 """So many steps of one kind are told one by one."""
 
-_CRDS: Final = b"apiextensions.k8s.io/customresourcedefinitions/"
 _UNCONVERTED: Final = '{"spec":{"conversion":{"strategy":"None","webhook":null}}}'
 _PATIENCE: Final = {
     "absent": "There is no Node object {0}, so the pod garbage collector forces the pod away within a minute.",
@@ -51,7 +50,7 @@ def definition_steps(state: NamespaceState, layout: StorageLayout) -> Iterator[N
     """Yield how CustomResourceDefinitions come back without which objects are left behind."""
     for content in state.contents:
         api = f"{content.resource}.{content.group}"
-        key = layout.prefix_bytes + _CRDS + api.encode("utf-8", "surrogateescape")
+        key = layout.path(f"{CRD_PATH}/{api}")
         many = counted(content.count, "object")
         if content.stays == Stays.CRD_UNREADABLE:
             action = f"Fix the CustomResourceDefinition {api}, which cannot be read, before any API server restarts"

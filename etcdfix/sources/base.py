@@ -155,4 +155,4 @@ class Indexed(Source, Protocol):
 def has_keys(source: Source, layout: StorageLayout) -> bool:
     """Say whether any key starts with the storage prefix, or may: what could not be read is not absent."""
     known = len(source.problems)
-    return next(iter(source.current(layout.prefix_bytes)), None) is not None or len(source.problems) > known
+    return next(iter(source.current(layout.path())), None) is not None or len(source.problems) > known

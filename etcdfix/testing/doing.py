@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from etcdfix.encryption.config import ProviderType
 from etcdfix.encryption.envelope import ENCRYPTED_PREFIX
-from etcdfix.model.storagekey import under_other_prefixes
 from etcdfix.testing.objects import MAGIC, Stored, taken_apart
 from etcdfix.testing.protobytes import block, number
 from etcdfix.testing.sealing import DoesNotFit, Seals, goes_on_as_a_name
@@ -94,7 +93,7 @@ def not_encrypted(seals: Seals, stored: bytes) -> bytes:
 
 def other_prefix(seals: Seals, stored: bytes) -> bytes:
     _body(seals, stored, ProviderType.AESGCM)
-    other = under_other_prefixes(seals.key, seals.layout.prefix_bytes)
+    other = seals.layout.under_other_prefixes(seals.key)
     return seals.seal(seals.open(stored), bound_to=other[0])
 
 

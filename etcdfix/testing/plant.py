@@ -92,7 +92,7 @@ def plant(
 def _damaged(seals: Seals, damage: Damage, stored: bytes | None) -> bytes:
     if stored is None:
         raise DoesNotFit("there is nothing to damage")
-    if seals.key.startswith(seals.layout.prefix_bytes + b"ranges/") is not (damage is Damage.ALLOCATOR_CUT):
+    if seals.key.startswith(seals.layout.path("ranges/")) is not (damage is Damage.ALLOCATOR_CUT):
         raise DoesNotFit(f"below ranges/ it is {Damage.ALLOCATOR_CUT}, and nowhere else")
     return damage.value.do(seals, stored)
 

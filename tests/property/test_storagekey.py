@@ -10,6 +10,7 @@ import unicodedata
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from etcdfix.decoding.customresource import CustomResourceInfo
 from etcdfix.graph.index import ImpactIndex
@@ -47,7 +48,7 @@ def test_round_trip(prefix: str, directory: ResourcePrefix, namespace: str, name
     rest = f"{namespace}/{name}" if namespaced else name
     key = layout.directory_prefix(directory) + rest.encode()
     found, shared = layout.locate(key)
-    where = layout.split(key, found, shared, namespaced=namespaced)
+    where = layout.split(key, (replace(found, namespaced=namespaced), shared))
     assert found == directory
     assert shared == layout.directory_prefix(directory)
     assert (where.namespace, where.name, where.well_formed) == (namespace if namespaced else "", name, True)
@@ -56,9 +57,9 @@ def test_round_trip(prefix: str, directory: ResourcePrefix, namespace: str, name
 @given(PREFIXES, st.binary(max_size=60), st.sampled_from([None, True, False]))
 def test_any_key_is_taken_apart(prefix: str, tail: bytes, namespaced: bool | None) -> None:
     layout = StorageLayout(prefix)
-    for key in (tail, layout.prefix_bytes + tail):
+    for key in (tail, layout.path(tail)):
         directory, shared = layout.locate(key)
-        where = layout.split(key, directory, shared, namespaced=namespaced)
+        where = layout.split(key, (replace(directory, namespaced=namespaced), shared))
         assert key.startswith(shared)
         assert shared == key or shared.endswith(b"/")
         for text in (directory.group, directory.resource, directory.path, where.namespace, where.name):
@@ -70,7 +71,7 @@ def test_keys_that_share_the_prefix_share_the_directory(
     prefix: str, segments: list[bytes], other: bytes
 ) -> None:
     layout = StorageLayout(prefix)
-    key = layout.prefix_bytes + b"/".join(segments)
+    key = layout.path(b"/".join(segments))
     directory, shared = layout.locate(key)
     if shared != key and other:
         assert layout.locate(shared + other) == (directory, shared)
@@ -122,10 +123,10 @@ def test_a_place_in_the_index_is_what_its_key_alone_says(prefix: str, words: lis
     index = ImpactIndex(layout, kinds)
     for parts in words:
         tail = "/".join(parts).encode("utf-8", "surrogateescape")
-        for key in (tail, layout.prefix_bytes + tail):
+        for key in (tail, layout.path(tail)):
             directory, shared = layout.locate(key)
             directory = kinds.custom(directory)
-            where = layout.split(key, directory, shared, namespaced=directory.namespaced)
+            where = layout.split(key, (directory, shared))
             found = index.ref_of(key)
             assert (found.group, found.resource, found.kind) == (
                 directory.group,

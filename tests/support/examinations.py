@@ -48,12 +48,10 @@ def examination(
     """Return an examination; by default a Secret whose key was lost. ``verdict`` overrides its fields."""
     record = stored(key, value, mod_revision=mod_revision, lease=lease)
     directory, shared = LAYOUT.locate(record.key)
-    where = LAYOUT.split(
-        record.key,
-        directory,
-        shared,
-        namespaced=directory.namespaced if directory.namespaced is not None else namespaced,
-    )
+    scoped = directory
+    if directory.namespaced is None:
+        scoped = msgspec.structs.replace(directory, namespaced=namespaced)
+    where = LAYOUT.split(record.key, (scoped, shared))
     fields: dict[str, Any] = {
         "confidence": Confidence.CERTAIN,
         "message": "written under aescbc/v1/key2; no key of that name is configured",

@@ -197,7 +197,7 @@ def _notes_on(finders: Iterable[Finder]) -> Iterator[str]:
 def _read_nodes(source: Source, examiner: Examiner) -> tuple[list[NodeConfiguration], int]:
     """Return what each Node says of the configuration of its server, and how many could not be read."""
     reader = ObjectReader(examiner.decoder)
-    prefix = examiner.layout.prefix_bytes + b"minions/"
+    prefix = examiner.layout.path("minions/")
     said: list[NodeConfiguration] = []
     unread = 0
     for stored in source.current(prefix):

@@ -58,9 +58,9 @@ class KeptLook:
         self._stale, self._touched = "nothing was looked at yet", False
         self._seen_to = self._changed_at = self.looks = 0
         self.now = _NowOfRun(cluster.client, self)
-        self._prefix = self._examiner.layout.prefix_bytes
+        layout = self._examiner.layout
         self._read_through = tuple(
-            self._prefix + path.encode() + b"/" for path in (CRD_PATH, API_SERVICE_PATH, *LEARNED_PATHS)
+            layout.path(f"{path}/") for path in (CRD_PATH, API_SERVICE_PATH, *LEARNED_PATHS)
         )
 
     @property
@@ -152,7 +152,9 @@ class KeptLook:
         def take(found: Examination, _view: View) -> None:
             self._add(found)
 
-        examine_all(examiner, source.pages(self._prefix), take, progress=self._progress, whole=True)
+        examine_all(
+            examiner, source.pages(self._examiner.layout.path()), take, progress=self._progress, whole=True
+        )
         if self._cluster.no_encryption:
             for stored in source.current(b""):
                 if looks_enveloped(stored.value):
@@ -208,7 +210,7 @@ class KeptLook:
         """Take in what was written to a key; return why everything is to be looked at anew, "" where it is not."""
         if self._cluster.no_encryption and stored is not None and looks_enveloped(stored.value):
             return "an encrypted value was written"
-        if not key.startswith(self._prefix):
+        if not self._examiner.layout.holds(key):
             return ""
         if key.startswith(self._read_through):
             return "what values are read through was changed"

@@ -108,8 +108,8 @@ def _target(
     layout: StorageLayout, key: bytes, mod_revision: int = 0, alike: Sequence[str] = ()
 ) -> Target | None:
     """Return the object of an etcd key; None where no request can name one."""
-    directory, shared = layout.locate(key)
-    where = layout.split(key, directory, shared, namespaced=directory.namespaced)
+    where = layout.split(key)
+    directory = where.directory
     thing = APIObject(directory.group, directory.version, directory.resource, where.namespace, where.name)
     path = api_path(thing.group, thing.version or "v1", thing.resource, thing.namespace, thing.name)
     if directory.codec in NO_OBJECTS or not where.well_formed or not path:

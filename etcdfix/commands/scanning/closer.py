@@ -57,7 +57,7 @@ class CloserLook:
     """
 
     def __init__(self, source: Source, examiner: Examiner, request: Reading) -> None:
-        self._source, self._examiner, self._prefix = source, examiner, request.layout.prefix_bytes
+        self._source, self._examiner, self._prefix = source, examiner, request.layout.path()
         self._earlier = ReadableRevisions.of_many(source, examiner, live=not request.run.of_a_file)
         self._searched: Counter[KeyName] = Counter()
         self._predecessors_asked = self._homes_asked = 0

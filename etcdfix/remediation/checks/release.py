@@ -34,7 +34,7 @@ def newest_kubelet(source: Source, examiner: Examiner) -> int | None:
     """
     reader = ObjectReader(examiner.decoder)
     minors = []
-    for stored in source.current(examiner.layout.prefix_bytes + _NODES):
+    for stored in source.current(examiner.layout.path(_NODES)):
         plaintext = examiner.plaintext(examiner.examine(stored))
         if plaintext is None:
             continue

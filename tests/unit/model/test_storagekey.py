@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from etcdfix.model.errors import ConfigurationError
 from etcdfix.model.storagekey import (
@@ -113,8 +114,9 @@ def take_apart(
     layout: StorageLayout, key: bytes, namespaced: bool | None = None
 ) -> tuple[ResourcePrefix, str, str]:
     directory, shared = layout.locate(key)
-    where = layout.split(key, directory, shared, namespaced=directory.namespaced or namespaced)
-    assert where.directory is directory
+    scoped = replace(directory, namespaced=directory.namespaced or namespaced)
+    where = layout.split(key, (scoped, shared))
+    assert where.directory is scoped
     return directory, where.namespace, where.name
 
 
@@ -129,11 +131,11 @@ def test_directories_are_those_of_the_layout() -> None:
 def test_every_builtin_key_is_taken_apart(prefix: str, path: str) -> None:
     layout = StorageLayout(prefix)
     directory = EXPECTED[path]
-    base = layout.prefix_bytes + path.encode() + b"/"
+    base = layout.path(f"{path}/")
     key = base + (b"shop/web:v1" if directory.namespaced else b"system:web")
 
     found, shared = layout.locate(key)
-    where = layout.split(key, found, shared, namespaced=found.namespaced)
+    where = layout.split(key)
 
     assert found.path == path
     assert shared == base == layout.directory_prefix(directory)
@@ -162,7 +164,7 @@ def test_allocators_are_single_keys(last: str, resource: str) -> None:
     )
     assert directory.namespaced is False
     assert shared == key
-    where = layout.split(key, directory, shared, namespaced=False)
+    where = layout.split(key)
     assert (where.namespace, where.name, where.well_formed) == ("", last, True)
 
 
@@ -211,7 +213,7 @@ def test_bookkeeping_and_strangers_are_not_objects(key: bytes) -> None:
     directory, shared = layout.locate(key)
     assert directory.codec is StorageCodec.NOT_AN_OBJECT
     assert shared == key
-    where = layout.split(key, directory, shared, namespaced=None)
+    where = layout.split(key)
     assert (where.namespace, where.name) == ("", display(key))
 
 
@@ -239,7 +241,7 @@ def test_a_dotted_first_segment_is_an_api_group(
     assert directory == custom_directory(group, resource)
     assert directory.codec is StorageCodec.CUSTOM_RESOURCE
     assert shared == f"/registry/{group}/{resource}/".encode()
-    where = layout.split(key, directory, shared, namespaced=namespaced)
+    where = layout.split(key, (replace(directory, namespaced=namespaced), shared))
     assert (where.namespace, where.name, where.well_formed) == (namespace, name, True)
 
 
@@ -284,7 +286,7 @@ def test_wrong_number_of_segments_is_a_malformed_key(
 ) -> None:
     layout = StorageLayout()
     directory, shared = layout.locate(key)
-    where = layout.split(key, directory, shared, namespaced=namespaced)
+    where = layout.split(key, (replace(directory, namespaced=namespaced), shared))
     assert (where.namespace, where.name, where.well_formed) == (namespace, name, False)
 
 
@@ -305,7 +307,7 @@ def test_wrong_number_of_segments_is_a_malformed_key(
 )
 def test_prefix_is_cleaned_like_path_join(given: str, cleaned: str) -> None:
     assert clean_prefix(given) == cleaned
-    assert StorageLayout(given).prefix_bytes == cleaned.encode()
+    assert StorageLayout(given).path() == cleaned.encode()
 
 
 @pytest.mark.parametrize(
@@ -319,9 +321,8 @@ def test_prefix_is_cleaned_like_path_join(given: str, cleaned: str) -> None:
 )
 def test_names_that_are_not_utf8_can_be_written_into_a_report(key: bytes) -> None:
     layout = StorageLayout()
-    directory, shared = layout.locate(key)
-    where = layout.split(key, directory, shared, namespaced=directory.namespaced)
-    assert key.startswith(shared)
+    where = layout.split(key)
+    directory = where.directory
     for text in (directory.path, directory.group, directory.resource, where.namespace, where.name):
         text.encode("utf-8")  # a lone surrogate would raise here, and in every JSON encoder
 

@@ -48,10 +48,10 @@ _NOT_A_VALUE: Final = {
 
 
 class Log(Closing):
-    """Looks into the logs of one or several members; a :class:`~etcdfix.copies.finder.Finder`. Close it.
+    """Looks into the log of one member; a :class:`~etcdfix.copies.finder.Finder`. Close it.
 
     Args:
-        directories: ``member/wal``, of each member whose log is to be joined.
+        directory: ``member/wal`` of a member, or a copy of it.
         source: What is stored now: the log must be of its history.
         examiner: Of the source; what it sees of the files speaks for nothing else.
         entry: Raft index: only this write is wanted; 0 for any.
@@ -70,7 +70,7 @@ class Log(Closing):
 
     def __init__(
         self,
-        directories: Path | Sequence[Path],
+        directory: Path,
         source: Source,
         examiner: Examiner,
         *,
@@ -79,8 +79,7 @@ class Log(Closing):
         kept: Keeps | None = None,
         progress: Progress = no_progress,
     ) -> None:
-        self.directories = (directories,) if isinstance(directories, Path) else tuple(directories)
-        self._shown = safe_text(", ".join(map(str, self.directories)))
+        self._directory, self._shown = directory, safe_text(str(directory))
         self._source, self._examiner, self._entry = source, examiner.apart(), entry
         self._keeps, self._progress = kept or source, progress
         self._uid: str | None = None
@@ -211,12 +210,11 @@ class Log(Closing):
         self, write: LoggedWrite, stored: StoredValue, writes: Sequence[LoggedWrite], wanted: Wanted
     ) -> Copy:
         assert self._played is not None
-        directory = self._log.directory_of(write.entry_index)
         copy = examined_copy(
             self._examiner.examine(stored),
             Place.LOG,
-            f"entry {write.entry_index} of the write-ahead log in {safe_text(str(directory))}",
-            f"log:{directory}#{write.entry_index}",
+            f"entry {write.entry_index} of the write-ahead log in {self._shown}",
+            f"log:{self._directory}#{write.entry_index}",
         )
         certain = write.confidence is Confidence.CERTAIN
         until = self._played.agreed_until(write.entry_index)
@@ -268,10 +266,10 @@ class Log(Closing):
     # --- of which history the log is
 
     def _open(self, stack: ExitStack, older: Sequence[Path]) -> None:
-        self._log = stack.enter_context(WriteAheadLog.open(*self.directories))
+        self._log = stack.enter_context(WriteAheadLog(self._directory))
         self._uid = self._examiner.kube_system_uid(self._source)
-        beside = [path for path in (one.parent / "snap" / "db" for one in self.directories) if path.is_file()]
-        databases = self._fitting(stack, beside, beside=True)
+        beside = self._directory.parent / "snap" / "db"
+        databases = self._fitting(stack, [beside] if beside.is_file() else [], beside=True)
         others = [*databases, *self._fitting(stack, older, beside=False)]
         played = self._played = stack.enter_context(
             LogHistory(

@@ -99,12 +99,12 @@ def open_finders(
         for named in places.of(Place.SNAPSHOT):
             older = Snapshots(named.path, source, examiner, uid=uid, progress=places.progress)
             finders.append(stack.enter_context(older))
-        for directories, entry in _logs(places):
+        for named in places.of(Place.LOG):
             log = Log(
-                directories,
+                named.path,
                 source,
                 examiner,
-                entry=entry,
+                entry=named.entry,
                 older=[named.path for named in places.of(Place.SNAPSHOT)],
                 kept=places.kept,
                 progress=places.progress,
@@ -120,17 +120,6 @@ def open_finders(
         if places.api is not None and places.asks(Place.MEMORY):
             finders.append(stack.enter_context(Memory(places.api, identity)))
         yield finders
-
-
-def _logs(places: Places) -> Iterator[tuple[tuple[Path, ...], int]]:
-    """Yield the logs to open: those of several members make one; and each that is named with an entry, alone."""
-    named = places.of(Place.LOG)
-    members = tuple(one.path for one in named if not one.entry)
-    if members:
-        yield members, 0
-    for one in named:
-        if one.entry:
-            yield (one.path,), one.entry
 
 
 def copies_of(wanted: Wanted, finders: Iterable[Finder]) -> list[Copy]:

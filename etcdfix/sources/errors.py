@@ -91,9 +91,3 @@ class NotALog(SourceError):
     """Raised when a directory holds no segment of a write-ahead log that can be read."""
 
     code = "not-a-log"
-
-
-class LogsDisagree(SourceError):
-    """Raised when the write-ahead logs of two members are not of one history."""
-
-    code = "logs-disagree"

@@ -51,7 +51,7 @@ def test_a_large_log(start_local_etcd: Callable[..., EtcdServer], tmp_path: Path
         begin = time.monotonic()
         with (
             LiveSource(EtcdConnection(endpoints=(server.endpoint,))) as live,
-            WriteAheadLog.open(etcd.wal) as log,
+            WriteAheadLog(etcd.wal) as log,
         ):
             opened = time.monotonic()
             history = LogHistory(log, live)

@@ -88,7 +88,7 @@ def test_all_that_was_overwritten_or_deleted_is_found_at_its_revision(logged: Ca
     etcd.etcd.etcdctl("compact", "--physical", str(last))
     with (
         LiveSource(EtcdConnection(endpoints=(etcd.etcd.endpoint,))) as live,
-        WriteAheadLog.open(etcd.wal) as log,
+        WriteAheadLog(etcd.wal) as log,
     ):
         history = LogHistory(log, live)
         check_found(history, held, Confidence.CERTAIN)
@@ -115,7 +115,7 @@ def test_what_was_logged_and_refused_is_told_apart(logged: Callable[..., Logged]
     etcd.store.put(b"/registry/configmaps/shop/last", b"some configuration of today", mod_revision=0)
     with (
         LiveSource(EtcdConnection(endpoints=(etcd.etcd.endpoint,))) as live,
-        WriteAheadLog.open(etcd.wal) as log,
+        WriteAheadLog(etcd.wal) as log,
     ):
         history = LogHistory(log, live)
 
@@ -161,7 +161,7 @@ def test_under_an_alarm_of_space_nothing_that_was_refused_is_certain(logged: Cal
     assert refused
     with (
         LiveSource(EtcdConnection(endpoints=(etcd.etcd.endpoint,))) as live,
-        WriteAheadLog.open(etcd.wal) as log,
+        WriteAheadLog(etcd.wal) as log,
     ):
         history = LogHistory(log, live)
         check_found(history, held, Confidence.CERTAIN)
@@ -174,7 +174,7 @@ def test_under_an_alarm_of_space_nothing_that_was_refused_is_certain(logged: Cal
         history.close()
 
 
-def test_the_logs_of_three_members_make_one(tmp_path: Path) -> None:
+def test_the_log_of_each_of_three_members_tells_the_same(tmp_path: Path) -> None:
     with etcd_members(tmp_path) as members:
         store = EtcdStore(members.endpoint("member-0"))
         held: dict[bytes, tuple[int, bytes]] = {}
@@ -195,8 +195,8 @@ def test_the_logs_of_three_members_make_one(tmp_path: Path) -> None:
         for directory, copied in zip(directories, logs, strict=True):
             shutil.copytree(directory, copied)
         with LiveSource(EtcdConnection(endpoints=(members.endpoint("member-0"),))) as live:
-            for chosen in (logs, logs[2:], logs[:1]):
-                with WriteAheadLog.open(*chosen) as log:
+            for copied in logs:
+                with WriteAheadLog(copied) as log:
                     history = LogHistory(log, live)
                     assert history.agreement.same
                     for key, (revision, value) in held.items():

@@ -128,7 +128,7 @@ def test_nothing_wrong_is_certain(steps: list[tuple[str, int]], keep: int, older
         etcd.log.commit()
         directory = etcd.log.write(Path(name) / "wal", keep=min(keep, len(etcd.log.segments) - 1))
         sources = [SnapshotSource(path) for path in story.bases]
-        with WriteAheadLog.open(directory) as log:
+        with WriteAheadLog(directory) as log:
             found = LogHistory(log, etcd.store(), others=sources if older else ())
             check(found, etcd)
             found.close()
@@ -161,7 +161,7 @@ def test_a_log_that_is_cut_or_damaged_neither_crashes_nor_lies(
                 raw[bit // 8] ^= 1 << bit % 8
         target.write_bytes(raw)
         try:
-            log = WriteAheadLog.open(directory)
+            log = WriteAheadLog(directory)
         except NotALog:
             return
         with log:
@@ -188,7 +188,7 @@ def test_of_a_copy_that_went_its_own_way_nothing_is_certain_beyond_the_fork(
             other.beat()
         story.beat(more)
         other.etcd.log.commit()
-        with WriteAheadLog.open(other.etcd.log.write(Path(name) / "wal")) as log:
+        with WriteAheadLog(other.etcd.log.write(Path(name) / "wal")) as log:
             found = LogHistory(log, story.etcd.store())
             for key in list(found.keys()):
                 for one in found.writes(key):
@@ -221,7 +221,7 @@ def test_a_base_of_another_history_makes_nothing_wrong_certain(
         story.etcd.log.commit()
         log_of = story.etcd.log
         directory = log_of.write(Path(name) / "wal", keep=1 if len(log_of.segments) > 1 else 0)
-        with SnapshotSource(base) as source, WriteAheadLog.open(directory) as log:
+        with SnapshotSource(base) as source, WriteAheadLog(directory) as log:
             found = LogHistory(log, story.etcd.store(), others=[source])
             check(found, story.etcd)
             found.close()

@@ -66,8 +66,13 @@ def history_of(
         for kept in progress(_kept_revisions(source, key), "revisions", 0):
             told.add(kept)
         compacted = source.compacted_revision() if whole else None
-        writes = (write for log in logs for write in log.writes(key) if not write.refused)
-        logged = [_logged(write, examiner) for write in deque(writes, maxlen=_MOST)]
+        # The logs of two members hold the same entries.
+        writes = {
+            (write.entry_index, write.operation): write
+            for log in logs
+            for write in deque((one for one in log.writes(key) if not one.refused), maxlen=_MOST)
+        }
+        logged = [_logged(writes[place], examiner) for place in sorted(writes)[-_MOST:]]
     except SourceError as exc:
         problems.append(f"the history could not be read to its end: {exc.message}")
     last = 0

@@ -1,23 +1,21 @@
-"""The entries of one log that count, by raft index: where each stands, and what is missing between them."""
+"""The entries of a log that count, by raft index: where each stands, and what is missing between them."""
 
 from __future__ import annotations
 
 import itertools
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator
 from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
 from etcdfix.model.closing import Closing
-from etcdfix.sources.errors import LogsDisagree, NotALog
+from etcdfix.sources.errors import NotALog
 from etcdfix.sources.wal.segments import (
     FRAME_HEADER,
     SEGMENT_SHIFT,
     Damage,
-    Segment,
     frame_sizes,
     open_segments,
     records,
@@ -38,9 +36,9 @@ class Run:
         broken: Why it does not go on from the run before it; "" for the first.
     """
 
-    def __init__(self, first: int, broken: str, places: Iterable[int] = ()) -> None:
+    def __init__(self, first: int, broken: str) -> None:
         self.first, self.broken = first, broken
-        self.places = array("Q", places)
+        self.places = array("Q")
 
     @property
     def last(self) -> int:
@@ -49,45 +47,46 @@ class Run:
 
 
 class WriteAheadLog(Closing):
-    """The write-ahead log of a member, or those of several members of one cluster, joined.
+    """The write-ahead log of one member, each frame checked once.
 
     The end of each file is where it was when it was opened, so that a running etcd may write on.
     Whatever reads raises :class:`SourceError` where a file cannot be read any more.
 
     Attributes:
-        directories: ``member/wal`` of each member.
+        directory: ``member/wal``, or a copy of it.
         runs: In order of their indexes, which never overlap.
         committed: Entries up to this index were agreed on.
         cluster_id: Lower-case hex; "" for unknown. It proves nothing: defaults repeat.
         snapshots: Raft index of each snapshot that the log names, 0 of a new log included.
         problems: Damage that was walked around, and gaps, a sentence each.
+
+    Raises:
+        NotALog: No such directory, no segment of a log in it, or nothing in them that can be read.
+        SourceError: A segment cannot be read.
     """
 
-    def __init__(self, directories: tuple[Path, ...], segments: list[Segment]) -> None:
-        self.directories, self.segments = directories, segments
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.segments, problems = open_segments(directory)
         self.runs: list[Run] = []
         self.committed = 0
         self.cluster_id = ""
         self.snapshots: list[int] = []
-        self.problems: list[str] = []
-
-    @classmethod
-    def open(cls, *directories: Path) -> WriteAheadLog:
-        """Open the log of each directory, check every frame once, and join them.
-
-        Raises:
-            NotALog: No such directory, no segment of a log in it, or nothing in them that can be read.
-            LogsDisagree: Two of them are not of one history.
-            SourceError: A segment cannot be read.
-        """
-        with ExitStack() as opened:
-            log = _joined([opened.enter_context(_MemberLog(directory)) for directory in directories])
-            opened.pop_all()
-        for before, after in itertools.pairwise(log.runs):
+        self.problems = [f"{directory}: {problem}" for problem in problems]
+        self._further = 0
+        self._broken = "its beginning"
+        self._seen = False
+        try:
+            self._read()
+        except BaseException:
+            self.close()
+            raise
+        if self._further:
+            self.problems.append(f"{directory}: {self._further} more problems like these were found")
+        for before, after in itertools.pairwise(self.runs):
             if after.first > before.last + 1:
                 missing = f"entries {before.last + 1} to {after.first - 1} of the log are missing"
-                log.problems.append(f"{missing} ({after.broken})")
-        return log
+                self.problems.append(f"{missing} ({after.broken})")
 
     @property
     def last(self) -> int:
@@ -104,12 +103,6 @@ class WriteAheadLog(Closing):
         at = bisect_right(self.runs, index, key=attrgetter("first")) - 1
         run = self.runs[at] if at >= 0 else None
         return run.places[index - run.first] if run is not None and index <= run.last else None
-
-    def directory_of(self, index: int) -> Path:
-        """Return the directory whose files hold an entry that the log has."""
-        place = self.place_of(index)
-        assert place is not None
-        return self.segments[place >> SEGMENT_SHIFT].path.parent
 
     def entry(self, place: int) -> tuple[raft.Entry, bytes]:
         """Read one entry again; its data stands at ``data_at`` to ``data_end`` in the bytes."""
@@ -131,30 +124,6 @@ class WriteAheadLog(Closing):
                 data, begin, offset = segment.read(at, max(_PIECE, FRAME_HEADER + size)), at, 0
             yield _parsed(data, offset + FRAME_HEADER, size)
 
-
-class _MemberLog(WriteAheadLog):
-    """The log of one member, each frame checked once.
-
-    Raises:
-        NotALog: No such directory, no segment, or nothing in them that can be read.
-        SourceError: A segment cannot be read.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        segments, problems = open_segments(directory)
-        super().__init__((directory,), segments)
-        self.problems = [f"{directory}: {problem}" for problem in problems]
-        self._further = 0
-        self._broken = "its beginning"
-        self._seen = False
-        try:
-            self._read()
-        except BaseException:
-            self.close()
-            raise
-        if self._further:
-            self.problems.append(f"{directory}: {self._further} more problems like these were found")
-
     def _read(self) -> None:
         for found in records(self.segments):
             if isinstance(found, Damage):
@@ -165,9 +134,7 @@ class _MemberLog(WriteAheadLog):
             else:
                 self._other(found.type, found.data)
         if not self._seen:
-            raise NotALog(
-                f"{self.directories[0]}: no record of a log can be read in {len(self.segments)} files"
-            )
+            raise NotALog(f"{self.directory}: no record of a log can be read in {len(self.segments)} files")
 
     def _damage(self, what: str) -> None:
         """Take note of what was lost: it may have superseded entries that nobody had agreed on yet."""
@@ -227,7 +194,7 @@ class _MemberLog(WriteAheadLog):
                 if snapshot > self.committed:
                     self._drop_from(self.committed + 1)
         except raft.Malformed as exc:
-            self._problem(f"{self.directories[0]}: a record of type {type_} that is not one: {exc}")
+            self._problem(f"{self.directory}: a record of type {type_} that is not one: {exc}")
             return
         self._seen = True
 
@@ -235,76 +202,3 @@ class _MemberLog(WriteAheadLog):
 def _parsed(data: bytes, at: int, size: int) -> tuple[raft.Entry, bytes]:
     _, _, begin, end = raft.parse_record(data, at, at + size)
     return raft.parse_entry(data, begin, end), data
-
-
-def _contents(entry: raft.Entry, data: bytes) -> tuple[int, int, bytes]:
-    return entry.type, entry.term, data[entry.data_at : entry.data_end]
-
-
-def _joined(logs: Sequence[WriteAheadLog]) -> WriteAheadLog:
-    """Return the logs of several members as one.
-
-    Raises:
-        LogsDisagree: They are of different clusters, have no index in common, or differ in one that was agreed on.
-        SourceError: A file cannot be read any more.
-    """
-    if len(logs) == 1:
-        return logs[0]
-    logs = sorted(logs, key=lambda log: log.committed, reverse=True)
-    joined = WriteAheadLog(
-        tuple(directory for log in logs for directory in log.directories),
-        [segment for log in logs for segment in log.segments],
-    )
-    joined.committed = logs[0].committed
-    shift = 0
-    for log in logs:
-        directory = log.directories[0]
-        if joined.cluster_id and log.cluster_id and joined.cluster_id != log.cluster_id:
-            raise LogsDisagree(
-                f"{directory} is of cluster {log.cluster_id}, {joined.directories[0]} of {joined.cluster_id}"
-            )
-        joined.cluster_id = joined.cluster_id or log.cluster_id
-        joined.snapshots += log.snapshots
-        joined.problems += log.problems
-        moved = [
-            Run(run.first, run.broken, (at + (shift << SEGMENT_SHIFT) for at in run.places))
-            for run in log.runs
-        ]
-        shift += len(log.segments)
-        if log is logs[0]:
-            joined.runs = moved
-            continue
-        for run in moved:
-            # Beyond it members may differ, and the longest log has the last word.
-            del run.places[max(log.committed - run.first + 1, 0) :]
-        common = [_add(joined, run, directory) for run in moved if run.places]
-        if not any(common):
-            raise LogsDisagree(
-                f"{directory} has no entry in common with {joined.directories[0]}: nothing shows that they are of"
-                " one history",
-                hint="look at each by itself",
-            )
-    return joined
-
-
-def _add(joined: WriteAheadLog, run: Run, directory: Path) -> bool:
-    """Add a run of one more member; return whether it has an entry in common with those that are there."""
-    touching = [one for one in joined.runs if one.first <= run.last and run.first <= one.last]
-    for one in touching:
-        for index in range(max(one.first, run.first), min(one.last, run.last) + 1):
-            here, there = one.places[index - one.first], run.places[index - run.first]
-            if _contents(*joined.entry(here)) != _contents(*joined.entry(there)):
-                raise LogsDisagree(
-                    f"{directory} and {joined.directories[0]} differ in entry {index}",
-                    hint="they are of different histories, or one is damaged: look at each by itself",
-                )
-    begins = touching[0] if touching and touching[0].first <= run.first else run
-    whole = Run(begins.first, begins.broken)
-    for one in touching:
-        if one.first > whole.last + 1:
-            whole.places += run.places[whole.last + 1 - run.first : one.first - run.first]
-        whole.places += one.places
-    whole.places += run.places[max(whole.last + 1 - run.first, 0) :]
-    others = [one for one in joined.runs if one not in touching]
-    joined.runs = sorted([*others, whole], key=attrgetter("first"))
-    return bool(touching)

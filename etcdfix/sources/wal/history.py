@@ -8,12 +8,11 @@ from typing import NamedTuple
 from etcdfix.model.closing import Closing
 from etcdfix.model.model import Confidence, StoredValue
 from etcdfix.sources.base import Source
-from etcdfix.sources.wal.base import Base
-from etcdfix.sources.wal.comparison import Comparison
+from etcdfix.sources.wal.comparison import Claim, Comparison
 from etcdfix.sources.wal.entries import Run, WriteAheadLog
 from etcdfix.sources.wal.model import LoggedWrite, WriteKind
+from etcdfix.sources.wal.replay import Base
 from etcdfix.sources.wal.requests import in_range
-from etcdfix.sources.wal.revisions import Claim
 from etcdfix.sources.wal.trace import (
     CHANGED,
     FALLBACK,

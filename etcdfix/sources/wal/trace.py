@@ -13,10 +13,9 @@ from typing import Final, NamedTuple
 
 from etcdfix.sources.mvcc import escape_key, successor
 from etcdfix.sources.sortedruns import SortedRecords
-from etcdfix.sources.wal.base import Base
 from etcdfix.sources.wal.entries import Run, WriteAheadLog
 from etcdfix.sources.wal.model import WriteKind
-from etcdfix.sources.wal.replay import Applied, Replay
+from etcdfix.sources.wal.replay import Applied, Base, Replay
 from etcdfix.sources.wal.requests import (
     Action,
     Delete,

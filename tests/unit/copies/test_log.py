@@ -189,7 +189,6 @@ def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         log = Log(story().log.write(tmp_path / "wal"), story().store(), EXAMINER, entry=entry)
         opened.append(log)
         log._played = Played(*writes)  # type: ignore[assignment]
-        monkeypatch.setattr(log._log, "directory_of", lambda _entry: Path("/log"))
         return [*log.find(what)], log
 
     yield look

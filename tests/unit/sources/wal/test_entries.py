@@ -1,4 +1,4 @@
-"""Which entries count, what is missing between them, and the logs of several members."""
+"""Which entries count, and what is missing between them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from etcdfix.model.errors import SourceError
-from etcdfix.sources.errors import LogsDisagree, NotALog
+from etcdfix.sources.errors import NotALog
+from etcdfix.sources.wal.comparison import Claim, Points, claims_of
 from etcdfix.sources.wal.entries import Run, WriteAheadLog
 from etcdfix.sources.wal.model import WriteKind
-from etcdfix.sources.wal.revisions import Claim, Points, claims_of
 from etcdfix.sources.wal.segments import Damage, Record, open_segments, records
 from etcdfix.sources.wal.trace import FALLBACK, NOT_COMPARED, KeyRecord, RunTrace
 from etcdfix.wire import raft
@@ -23,8 +23,8 @@ from tests.support.stopping import OPEN
 from tests.support.wal_writer import PREALLOCATED, LogWriter, as_apiserver
 
 
-def opened(*written: Path) -> WriteAheadLog:
-    return OPEN.enter_context(WriteAheadLog.open(*written))
+def opened(written: Path) -> WriteAheadLog:
+    return OPEN.enter_context(WriteAheadLog(written))
 
 
 def write(log: LogWriter, count: int, word: bytes = b"v") -> None:
@@ -97,65 +97,7 @@ def test_an_entry_that_was_agreed_on_and_is_written_again_is_told(tmp_path: Path
 def test_files_without_a_record_are_no_log(tmp_path: Path) -> None:
     (tmp_path / "0000000000000000-0000000000000000.wal").write_bytes(b"not a log" * 100)
     with pytest.raises(NotALog, match="no record"):
-        WriteAheadLog.open(tmp_path)
-
-
-def two(tmp_path: Path) -> tuple[LogWriter, LogWriter]:
-    both = LogWriter(node=1), LogWriter(node=2)
-    for log in both:
-        write(log, 6)
-        log.commit()
-        log.cut()
-    return both
-
-
-def test_two_members_make_one_log(tmp_path: Path) -> None:
-    first, second = two(tmp_path)
-    write(first, 9)
-    first.commit()
-    write(second, 3)
-    second.commit()
-    joined = opened(second.write(tmp_path / "2"), first.write(tmp_path / "1", keep=1))
-    assert [(run.first, run.last) for run in joined.runs] == [(1, 15)]
-    assert joined.committed == 15
-    assert sorted(values(joined)) == list(range(1, 16))
-    assert joined.place_of(16) is None
-    assert joined.directory_of(1) == tmp_path / "2"
-
-
-def test_members_that_differ_in_an_entry_that_was_agreed_on_are_refused_with_its_index(
-    tmp_path: Path,
-) -> None:
-    first, second = two(tmp_path)
-    write(first, 3)
-    write(second, 3, b"another")
-    for log in (first, second):
-        log.commit()
-    with pytest.raises(LogsDisagree, match="differ in entry 7"):
-        opened(first.write(tmp_path / "1"), second.write(tmp_path / "2"))
-
-
-def test_members_may_differ_beyond_the_last_commit(tmp_path: Path) -> None:
-    first, second = two(tmp_path)
-    write(first, 3)
-    first.commit()
-    write(second, 3, b"of an old leader")
-    joined = opened(first.write(tmp_path / "1"), second.write(tmp_path / "2"))
-    assert not [value for value in values(joined).values() if b"old leader" in value]
-
-
-def test_logs_with_nothing_in_common_are_refused(tmp_path: Path) -> None:
-    first, second = two(tmp_path)
-    write(second, 5)
-    second.commit()
-    first.segments.pop()
-    with pytest.raises(LogsDisagree, match="no entry in common"):
-        opened(first.write(tmp_path / "1"), second.write(tmp_path / "2", keep=1))
-    other = LogWriter(cluster=0xBEEF)
-    write(other, 6)
-    other.commit()
-    with pytest.raises(LogsDisagree, match="is of cluster"):
-        opened(first.write(tmp_path / "3"), other.write(tmp_path / "4"))
+        WriteAheadLog(tmp_path)
 
 
 def record(

@@ -8,13 +8,11 @@ import pytest
 
 from etcdfix.model.model import Confidence
 from etcdfix.sources.base import Source
-from etcdfix.sources.errors import NotALog
 from etcdfix.sources.snapshot import AppliedState, SnapshotSource
-from etcdfix.sources.wal.base import Base
 from etcdfix.sources.wal.entries import WriteAheadLog
 from etcdfix.sources.wal.history import LogHistory
 from etcdfix.sources.wal.model import LoggedWrite, WriteKind
-from etcdfix.sources.wal.replay import Applied, Held, Replay
+from etcdfix.sources.wal.replay import Applied, Base, Held, Replay
 from etcdfix.sources.wal.requests import Transaction, action_of, expected_revisions, in_range, writes_of
 from etcdfix.testing.protobytes import block, number
 from etcdfix.wire import raft
@@ -47,7 +45,7 @@ def busy(etcd: ModelEtcd, rounds: int = 30, keys: int = 7) -> None:
 
 
 def played(directory: Path, present: Source | None, *others: SnapshotSource) -> LogHistory:
-    log = OPEN.enter_context(WriteAheadLog.open(directory))
+    log = OPEN.enter_context(WriteAheadLog(directory))
     return OPEN.enter_context(LogHistory(log, present, others))
 
 
@@ -241,13 +239,6 @@ def test_how_far_every_write_stands_in_the_log(tmp_path: Path) -> None:
     other.log.cut()
     busy(other)
     assert history(other, tmp_path / "other", keep=1).agreed_until(other.log.index - 5) == 0
-
-
-def test_a_directory_that_is_none_leaves_no_file_open(tmp_path: Path) -> None:
-    etcd = ModelEtcd()
-    busy(etcd)
-    with pytest.raises(NotALog):
-        WriteAheadLog.open(written(etcd, tmp_path), tmp_path / "none")
 
 
 def test_what_the_log_is_compared_with(tmp_path: Path) -> None:

@@ -1,43 +1,39 @@
-"""Reaches API servers with what a kubeconfig holds: its credentials, its certificate authority, its proxy.
+"""One API server: how a request is sent to it, how long an answer may take, and when it is asked again.
 
-The ``kubernetes`` package reads the kubeconfig, runs its plugins, and prepares TLS and proxies; it is an optional
-extra and imported here, when it is needed. The requests themselves are our own, through the connection pool which
-that package has prepared: its models would take an answer without a field for an error of ours, and its
-logger would write whole answers. Nothing of what the package says in its errors is repeated: it quotes parts of
-the file, and the output of plugins, and those hold tokens.
-
-No request is repeated, no redirect is followed, and no server is asked that does not prove by TLS who it is.
+The requests are our own, through a connection pool that the ``kubernetes`` package prepared (see
+:mod:`etcdfix.apiserver.kubeconfig`). No redirect is followed, and no server is asked that does not prove by TLS who
+it is. Only :meth:`Server.ask` repeats a request.
 """
 
 from __future__ import annotations
 
-import contextlib
-import copy
-import logging
-import os
 import re
 import ssl
 import threading
-from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
-from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from time import monotonic, sleep
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from etcdfix.apiserver.errors import AuthorizationRefused, KubeconfigInvalid, KubernetesClientMissing
-from etcdfix.apiserver.patience import AGAIN, PASSING
-from etcdfix.inputs.inputfile import MAX_SETTINGS_BYTES, read_input
-from etcdfix.model.errors import EtcdfixError, why
+from etcdfix.model.errors import RemediationRefused
 from etcdfix.model.side_by_side import run_within
 
 _Result = TypeVar("_Result")
 
-LONGEST_ANSWER = 1 << 20
-_LONGEST_TEXT = 300
-_SERVICE = "kubernetes.default.svc"
-_LOOK_AT_IT = "kubectl --kubeconfig FILE get --raw /readyz"
+LONGEST_ANSWER: Final = 1 << 20
+NOT_UNDERSTOOD: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding an answer raises that is not what it should be."""
+AGAIN: Final = "run the same again in a moment"
+"""What to do after a passing answer."""
+
+_PASSING: Final = frozenset({408, 429, 502, 503, 504})
+_MOST_WAITS: Final = 5
+_LONGEST_PAUSE_SECONDS: Final = 30
+_LONGEST_TEXT: Final = 300
+_GRACE_SECONDS: Final = 0.25
+_LOOK_AT_IT: Final = "kubectl --kubeconfig FILE get --raw /readyz"
 
 
 class RefusalReason(StrEnum):
@@ -56,12 +52,37 @@ class RefusalReason(StrEnum):
     CREDENTIALS = "credentials"
 
 
-class Reply(msgspec.Struct, frozen=True):
-    """What a server answered.
+@dataclass(eq=False, repr=False, kw_only=True)
+class AuthorizationRefused(RemediationRefused):
+    """Raised when the API server did not clearly say yes.
 
     Attributes:
-        status: Of HTTP.
-        body: As it travelled; None where it is longer than was asked for. Never shown: it may be a Secret.
+        reason: A :class:`RefusalReason`.
+        detail: Why there was no answer, part of a sentence; "" where there was one.
+    """
+
+    code = "authorization-refused"
+    reason: str
+    detail: str = ""
+
+
+class _Details(msgspec.Struct):
+    name: str = ""
+
+
+class Status(msgspec.Struct):
+    """``meta/v1`` Status, as far as it tells one refusal from another; its message may quote an object."""
+
+    kind: str
+    details: _Details = msgspec.field(default_factory=_Details)
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """The answer of a server.
+
+    Attributes:
+        status: The HTTP status.
+        body: The raw body; None where it is longer than was asked for. Never shown: it may be a Secret.
         retry_after: Seconds after which to ask again, as the server says; None where it says none.
     """
 
@@ -72,12 +93,28 @@ class Reply(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         return f"Reply({self.status}, {'no' if self.body is None else len(self.body)} bytes)"
 
+    def status_object(self) -> Status | None:
+        """Return the body where it is a Status, else None."""
+        try:
+            found = msgspec.json.decode(self.body or b"", type=Status)
+        except NOT_UNDERSTOOD:
+            return None
+        return found if found.kind == "Status" else None
+
+    @property
+    def is_passing(self) -> bool:
+        """The server, or a proxy before it, is busy: the answer says nothing of what was asked for.
+
+        An API server that is busy says 429 in plain text. A 429 with a Status says that its memory is lost.
+        """
+        return self.status in _PASSING and (self.status != 429 or self.status_object() is None)
+
 
 class NoReply(msgspec.Struct, frozen=True):
     """Why there is no answer.
 
     Attributes:
-        reason: One word.
+        reason: The kind of failure.
         text: Part of a sentence.
         sent: The request may have arrived all the same.
     """
@@ -87,78 +124,27 @@ class NoReply(msgspec.Struct, frozen=True):
     sent: bool = True
 
 
-# What a kubeconfig of the wrong shape, or a broken plugin, makes the package raise. Their texts quote the file, and
-# a chained exception would show them too.
-_LIBRARY_FAILURES = (OSError, ValueError, TypeError, LookupError, AttributeError, RuntimeError)
+class Pace:
+    """Lets requests pass at an even pace: ten a second, unless another number is given."""
 
+    def __init__(self, per_second: float = 10.0) -> None:
+        self._gap = 1 / per_second
+        self._next = monotonic()
 
-class Access:
-    """What a kubeconfig gives for asking API servers.
-
-    Attributes:
-        url: Of the server that it names.
-    """
-
-    def __init__(self, configuration: Any, credentials: dict[str, str], request_seconds: float) -> None:
-        self._configuration = configuration
-        self._credentials = credentials
-        self._request_seconds = request_seconds
-        self._given_up = threading.Event()
-        self._opened: list[Server] = []
-        self.url = str(configuration.host).rstrip("/")
-
-    def tls_names(self, url: str) -> tuple[str, ...]:
-        """Return as whom a server may prove itself, in the order to try; "" is the host of its address.
-
-        The name that the kubeconfig says holds for every server. Where it says none, a server other than its own may
-        have a certificate without its address in it; then the name of service default/kubernetes will do, which stands
-        in all of them, or the host of the kubeconfig's server.
-        """
-        given = str(self._configuration.tls_server_name or "")
-        if given or url == self.url:
-            return (given,)
-        return ("", _SERVICE, urlsplit(self.url).hostname or "")
-
-    def server(self, url: str, tls_name: str = "") -> Server:
-        """Return one API server, with this kubeconfig's credentials and certificate authority.
-
-        Raises:
-            AuthorizationRefused: Nothing would prove who answers.
-        """
-        from kubernetes.client.rest import RESTClientObject  # noqa: PLC0415 - optional, and slow to import
-
-        address = without_user(url)
-        if not url.startswith("https://") or not self._configuration.verify_ssl:
-            raise AuthorizationRefused(
-                f"nothing proves that {address} is the API server: the kubeconfig asks for no verified TLS",
-                reason=RefusalReason.TLS_FAILED,
-                hint="give the cluster's certificate-authority in the kubeconfig",
-            )
-        configuration = copy.copy(self._configuration)
-        configuration.host = url
-        configuration.tls_server_name = tls_name or None
-        found = Server(
-            url,
-            RESTClientObject(configuration).pool_manager,
-            self._credentials,
-            request_seconds=self._request_seconds,
-            given_up=self._given_up,
-        )
-        self._opened.append(found)
-        return found
-
-    def close(self) -> None:
-        """Send no further request, and close the connections. Threads that still wait end by themselves."""
-        self._given_up.set()
-        for server in self._opened:
-            server.close()
+    def wait(self) -> None:
+        """Return when the next request may be sent."""
+        now = monotonic()
+        if now < self._next:
+            sleep(self._next - now)
+        self._next = max(now, self._next) + self._gap
 
 
 class Server:
     """One API server, reached through a pool that the kubernetes package prepared.
 
     Attributes:
-        address: Of the server, as it may be shown.
+        address: Its address as it may be shown.
+        requests: How many requests :meth:`ask` has sent.
     """
 
     def __init__(
@@ -169,6 +155,7 @@ class Server:
         *,
         request_seconds: float,
         given_up: threading.Event,
+        pace: Pace | None = None,
     ) -> None:
         import urllib3  # noqa: PLC0415 - comes with the optional package
 
@@ -177,12 +164,29 @@ class Server:
         self._credentials = credentials
         self._request_seconds = request_seconds
         self._given_up = given_up
+        self._pace = pace
         self._url = url
         self.address = without_user(url)
+        self.requests = 0
 
     def close(self) -> None:
         """Close the connections that nobody uses."""
         self._pool.clear()
+
+    def ask(
+        self, path: str, *, accept: str = "application/json", longest: int = LONGEST_ANSWER
+    ) -> Reply | NoReply:
+        """Send a ``GET``, and send it again after a while where the server is only busy."""
+        waits = 0
+        while True:
+            if self._pace is not None:
+                self._pace.wait()
+            self.requests += 1
+            reply = self.send("GET", path, accept=accept, longest=longest)
+            if isinstance(reply, NoReply) or not reply.is_passing or waits == _MOST_WAITS:
+                return reply
+            waits += 1
+            sleep(min(max(reply.retry_after or 0, 1), _LONGEST_PAUSE_SECONDS))
 
     def send(
         self,
@@ -202,49 +206,46 @@ class Server:
         """
         if method not in {"GET", "POST"}:
             raise ValueError(method)
-        return self._exchange(method, path, body, accept=accept, longest=longest)
+        return self._exchange(method, path, body, accept, "application/json", longest, self._request_seconds)
 
     def merge_patch(self, path: str, body: Any, *, longest: int, seconds: float) -> Reply | NoReply:
         """Send one JSON merge patch, once; for :mod:`etcdfix.remediation.patcher` alone."""
         media = "application/merge-patch+json"
-        return self._exchange("PATCH", path, body, longest=longest, content_type=media, seconds=seconds)
+        return self._exchange("PATCH", path, body, "application/json", media, longest, seconds)
 
     def _exchange(
-        self,
-        method: str,
-        path: str,
-        body: Any,
-        *,
-        accept: str = "application/json",
-        longest: int,
-        content_type: str = "application/json",
-        seconds: float | None = None,
+        self, method: str, path: str, body: Any, accept: str, media: str, longest: int, seconds: float
     ) -> Reply | NoReply:
         if self._given_up.is_set():
             return NoReply(RefusalReason.TIMED_OUT, "nobody waits for it any more", sent=False)
-        limit = self._request_seconds if seconds is None else seconds
-        try:
+
+        def exchange() -> Reply:
             answer = self._pool.request(
                 method,
                 self._url + path,
                 body=None if body is None else msgspec.json.encode(body),
-                headers={"Accept": accept, "Content-Type": content_type, **self._credentials},
+                headers={"Accept": accept, "Content-Type": media, **self._credentials},
                 retries=False,
                 redirect=False,
                 preload_content=False,
-                timeout=self._urllib3.Timeout(total=limit),
+                timeout=self._urllib3.Timeout(total=seconds),
             )
             try:
-                status = int(answer.status)
                 wait = str(answer.headers.get("Retry-After", ""))
                 found: bytes = answer.read(longest + 1)
             finally:
                 answer.close()
-        except (self._urllib3.exceptions.HTTPError, OSError, ValueError) as exc:
-            return self._no_reply(exc, limit)
-        # A date may stand there too; API servers write seconds.
-        retry_after = int(wait) if re.fullmatch(r"\d{1,6}", wait, re.ASCII) else None
-        return Reply(status, found if len(found) <= longest else None, retry_after)
+            # A date may stand there too; API servers write seconds.
+            retry_after = int(wait) if re.fullmatch(r"\d{1,6}", wait, re.ASCII) else None
+            return Reply(int(answer.status), found if len(found) <= longest else None, retry_after)
+
+        # The time-out of the pool starts anew with each byte that a server sends.
+        (found,) = run_within([exchange], seconds + _GRACE_SECONDS)
+        if isinstance(found, Reply):
+            return found
+        if found is None:
+            return NoReply(RefusalReason.TIMED_OUT, f"no answer within {seconds:g} s")
+        return self._no_reply(found, seconds)
 
     def require(self, reply: Reply | NoReply, *, what: str, hint: str = "") -> bytes:
         """Return the body of an answer that says 200 or 201.
@@ -260,12 +261,12 @@ class Server:
                 detail=reply.text,
             )
         if reply.status not in {200, 201}:
-            raise _refused_by_status(reply.status, what, hint)
+            raise _refused_by_status(reply, what, hint)
         if reply.body is None:
             raise malformed(what)
         return reply.body
 
-    def _no_reply(self, error: Exception, seconds: float) -> NoReply:
+    def _no_reply(self, error: BaseException, seconds: float) -> NoReply:
         errors = self._urllib3.exceptions
         if isinstance(error, errors.SSLError | ssl.SSLError):
             # A certificate is looked at before the request is sent; a connection that breaks off may come after it.
@@ -282,46 +283,6 @@ class Server:
         return NoReply(RefusalReason.UNREACHABLE, f"the connection failed ({type(error).__name__})")
 
 
-def open_access(
-    kubeconfig: str, context: str | None, *, timeout_seconds: float, request_seconds: float
-) -> Access:
-    """Read a kubeconfig, and have its plugins give the credentials.
-
-    Raises:
-        KubernetesClientMissing: The extra is not installed.
-        KubeconfigInvalid: The file cannot be read, or lacks the context.
-        AuthorizationRefused: The credentials could not be obtained, or not in time.
-    """
-    _require_client()
-    _check_readable(kubeconfig)
-
-    def load() -> Access:
-        configuration = _load(kubeconfig, context)
-        return Access(configuration, _credentials(configuration), request_seconds)
-
-    (found,) = run_within([load], timeout_seconds)
-    return require_done(found, timeout_seconds)
-
-
-def require_done(found: _Result | BaseException | None, seconds: float) -> _Result:
-    """Return what a call came to.
-
-    Raises:
-        EtcdfixError: What it raised; anything else that it raised, and that it was not done in time, as a refusal.
-    """
-    if found is None:
-        raise AuthorizationRefused(
-            f"the API server's answer was not there within {seconds:g} s", reason=RefusalReason.TIMED_OUT
-        )
-    if isinstance(found, EtcdfixError):
-        raise found
-    if isinstance(found, BaseException):
-        raise AuthorizationRefused(
-            f"the API server could not be asked ({type(found).__name__})", reason=RefusalReason.CREDENTIALS
-        )
-    return found
-
-
 def decode(found: bytes, type_: type[_Result], what: str) -> _Result:
     """Return an answer as what it should be.
 
@@ -330,7 +291,7 @@ def decode(found: bytes, type_: type[_Result], what: str) -> _Result:
     """
     try:
         return msgspec.json.decode(found, type=type_)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+    except NOT_UNDERSTOOD as exc:
         raise malformed(what) from exc
 
 
@@ -353,94 +314,21 @@ def shorten(text: str) -> str:
     return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "…"
 
 
-def _require_client() -> None:
-    try:
-        import kubernetes.config  # noqa: F401, PLC0415 - optional, and slow to import
-    except ImportError as exc:
-        raise KubernetesClientMissing(
-            "--kubeconfig needs the Python package kubernetes, which is not installed",
-            hint="pip install 'etcdfix[kubernetes]'",
-        ) from exc
-
-
-def _check_readable(kubeconfig: str) -> None:
-    if os.pathsep in kubeconfig:
-        # The package would take it for a list of files.
-        raise KubeconfigInvalid(f"--kubeconfig {kubeconfig}: one file, and no {os.pathsep!r} in its path")
-    try:
-        read_input(Path(kubeconfig), most_bytes=MAX_SETTINGS_BYTES)
-    except OSError as exc:
-        raise KubeconfigInvalid(f"--kubeconfig {kubeconfig}: {why(exc).lower()}") from exc
-
-
-def _load(kubeconfig: str, context: str | None) -> Any:
-    import yaml  # noqa: PLC0415 - only for the class of its errors
-    from kubernetes import config  # noqa: PLC0415 - optional, and slow to import
-
-    load: Any = config.new_client_from_config
-    try:
-        with _silent_root_logger():
-            return load(config_file=kubeconfig, context=context, persist_config=False).configuration
-    except (config.ConfigException, yaml.YAMLError, *_LIBRARY_FAILURES) as exc:
-        what = "its current context" if context is None else f"context {context!r}"
-        raise KubeconfigInvalid(
-            f"--kubeconfig {kubeconfig}: {what}, or the cluster or user that it names, cannot be used "
-            f"({type(exc).__name__})",
-            hint="kubectl config get-contexts",
-        ) from None
-
-
-def _credentials(configuration: Any) -> dict[str, str]:
-    import urllib3  # noqa: PLC0415 - comes with the optional package
-
-    try:
-        with _silent_root_logger():
-            settings = configuration.auth_settings()
-    except (urllib3.exceptions.HTTPError, *_LIBRARY_FAILURES) as exc:
-        raise AuthorizationRefused(
-            f"the credentials that the kubeconfig names could not be obtained ({type(exc).__name__})",
-            reason=RefusalReason.CREDENTIALS,
-        ) from None
-    return {setting["key"]: setting["value"] for setting in settings.values() if setting["value"]}
-
-
-def _refused_by_status(status: int, what: str, forbidden_hint: str) -> AuthorizationRefused:
-    if status == 401:
+def _refused_by_status(reply: Reply, what: str, forbidden_hint: str) -> AuthorizationRefused:
+    if reply.status == 401:
         return AuthorizationRefused(
             f"the API server does not know the kubeconfig's user (401), asked for {what}",
             reason=RefusalReason.UNAUTHENTICATED,
             hint="kubectl --kubeconfig FILE auth whoami",
         )
-    if status == 403:
+    if reply.status == 403:
         return AuthorizationRefused(
             f"the API server does not let the kubeconfig's user ask for {what} (403)",
             reason=RefusalReason.FORBIDDEN,
             hint=forbidden_hint,
         )
     return AuthorizationRefused(
-        f"the API server answered {status} when it was asked for {what}",
+        f"the API server answered {reply.status} when it was asked for {what}",
         reason=RefusalReason.SERVER_ERROR,
-        hint=AGAIN if status in PASSING else _LOOK_AT_IT,
+        hint=AGAIN if reply.status in _PASSING else _LOOK_AT_IT,
     )
-
-
-@contextlib.contextmanager
-def _silent_root_logger() -> Iterator[None]:
-    """Drop what is logged by the root logger itself meanwhile.
-
-    The kubernetes package reports failing plugins there, with their output; on a root logger without handlers that
-    would even install one. Loggers of other names are not touched by a filter on this one.
-    """
-    root = logging.getLogger()
-    silence = logging.NullHandler()
-    root.addHandler(silence)
-    root.addFilter(_drop)
-    try:
-        yield
-    finally:
-        root.removeFilter(_drop)
-        root.removeHandler(silence)
-
-
-def _drop(_record: logging.LogRecord) -> bool:
-    return False

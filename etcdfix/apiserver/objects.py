@@ -1,4 +1,4 @@
-"""What is said of one object to an API server, and what the server says of it when it reads it from etcd.
+"""One object, as a request names it, and what a server says of it when it reads it from etcd.
 
 Nothing of an answer is ever shown: what a server reads may be a Secret. Only metadata are asked for, where a server
 knows how to give them alone.
@@ -9,20 +9,20 @@ Format: ``meta.k8s.io/v1`` PartialObjectMetadata and Status, APIGroup of discove
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from etcdfix.apiserver.client import NoReply, Reply, Server
-from etcdfix.apiserver.patience import PASSING, pause_seconds
+from etcdfix.apiserver.client import NOT_UNDERSTOOD, NoReply, Reply, Server
 from etcdfix.model.model import GroupResource
 from etcdfix.model.storagekey import api_path
 
-METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json"
-METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, application/json"
+METADATA_ONLY: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json"
+METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, application/json"
 # Servers that know no PartialObjectMetadata send the whole object: as JSON some 1.4 times of what etcd takes.
-_LONGEST_OBJECT = 8 << 20
+_LONGEST_OBJECT: Final = 8 << 20
 
 
 # Of the Status of a read error; a decoder's error has none without the gate.
@@ -41,6 +41,23 @@ class Answer(StrEnum):
     EMPTY = "empty"
     DENIED = "denied"
     NO_ANSWER = "no-answer"
+
+
+class ServerAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What one API server said of an object that it read from etcd.
+
+    Attributes:
+        server: Its address, as it may be shown.
+        detail: Why, or what exactly; "" where the answer says it all.
+        resource_version: resourceVersion of the object that it read; "" where it read none.
+        passing: It may say something else in a moment.
+    """
+
+    server: str
+    answer: Answer
+    detail: str = ""
+    resource_version: str = ""
+    passing: bool = False
 
 
 class Foretold(NamedTuple):
@@ -100,23 +117,19 @@ class APIObject(msgspec.Struct, frozen=True):
         place = f"{self.namespace}/" if self.namespace else ""
         return f"{GroupResource(self.group, self.resource)} {place}{self.name}"
 
+    @property
+    def path(self) -> str:
+        """Its path in the API; "" where no request can name it. An unknown version counts as v1."""
+        return api_path(self.group, self.version or "v1", self.resource, self.namespace, self.name)
 
-class Said(msgspec.Struct, frozen=True):
-    """What a server said of an object that it read from etcd.
 
-    Attributes:
-        answer: In one word.
-        detail: Why, or what exactly; "" where the word says it all.
-        resource_version: Of what it read; "" where it read nothing, or that does not say it.
-        again_after: Seconds after which it may say something else; None where asking again helps nothing.
-        failed: It answered 500, so that another version of the object may fare better.
-    """
+class VersionsUnknown(Exception):
+    """Raised when a server does not tell in which versions it serves a group; ``detail`` says why."""
 
-    answer: Answer
-    detail: str = ""
-    resource_version: str = ""
-    again_after: int | None = None
-    failed: bool = False
+    def __init__(self, detail: str, *, passing: bool = False) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.passing = passing
 
 
 class Metadata(msgspec.Struct):
@@ -145,17 +158,6 @@ class _Failure(msgspec.Struct):
     reason: str | None = None
 
 
-class _Details(msgspec.Struct):
-    name: str = ""
-
-
-class Status(msgspec.Struct):
-    """``meta/v1`` Status, as far as it tells one refusal from another; its message may quote an object."""
-
-    kind: str
-    details: _Details = msgspec.field(default_factory=_Details)
-
-
 class _Version(msgspec.Struct):
     version: str
 
@@ -166,12 +168,10 @@ class _APIGroup(msgspec.Struct):
     preferred: _Version | None = msgspec.field(name="preferredVersion", default=None)
 
 
-NOT_UNDERSTOOD = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What decoding an answer raises that is not what it should be."""
-
-
-def look_for(server: Server, thing: APIObject, *, certain: bool, foretold: Foretold | None = None) -> Said:
-    """Ask a server for the object, in as many versions as it takes.
+def read_object(
+    server: Server, thing: APIObject, *, certain: bool = True, foretold: Foretold | None = None
+) -> ServerAnswer:
+    """Ask a server for the object as it reads it from etcd, in as many versions as it takes.
 
     A version may fail to be converted to, and one may not be served; another one of the same object may still be read.
 
@@ -182,101 +182,98 @@ def look_for(server: Server, thing: APIObject, *, certain: bool, foretold: Foret
         foretold: What it says if it cannot read the value in etcd; anything else is no answer then. None: whoever asks
             only wants to know whether it reads it, so that any failure will do.
     """
-    if not api_path(thing.group, thing.version or "v1", thing.resource, thing.namespace, thing.name):
-        return Said(Answer.NOT_FOUND, "no request can name it")
-    failed = None
-    if thing.version:
-        said = _look_in(server, thing, thing.version, certain=certain, foretold=foretold)
-        if said is not None and not said.failed:
-            return said
-        failed = said
-    others = other_versions(server, thing)
-    if isinstance(others, Said):
-        return failed or others
-    for version in others:
-        said = _look_in(server, thing, version, certain=certain, foretold=foretold)
-        if said is not None and not said.failed:
-            return said
-        if failed is None or (said is not None and said.answer is Answer.READ_ERROR):
-            failed = said or failed
+    if not thing.path:
+        return ServerAnswer(server=server.address, answer=Answer.NOT_FOUND, detail="no request can name it")
+    failed: ServerAnswer | None = None
+    try:
+        for each in in_each_version(server, thing):
+            # Without a resourceVersion: the server reads it from etcd, not from its memory.
+            reply = server.ask(each.path, accept=METADATA_ONLY, longest=_LONGEST_OBJECT)
+            said = _judge(server.address, thing.name, reply, certain=certain, foretold=foretold)
+            if said is None:
+                continue
+            if isinstance(reply, NoReply) or reply.status != 500:
+                return said
+            if failed is None or said.answer is Answer.READ_ERROR:
+                failed = said
+    except VersionsUnknown as exc:
+        unknown = ServerAnswer(
+            server=server.address, answer=Answer.NO_ANSWER, detail=exc.detail, passing=exc.passing
+        )
+        return failed or unknown
     # A page that is not there says nothing: what stands before a server answers so too.
-    return failed or Said(Answer.NO_ANSWER, "it answered 404, and no Status that names the object")
+    detail = "it answered 404, and no Status that names the object"
+    return failed or ServerAnswer(server=server.address, answer=Answer.NO_ANSWER, detail=detail)
 
 
-def _look_in(
-    server: Server, thing: APIObject, version: str, *, certain: bool, foretold: Foretold | None
-) -> Said | None:
-    """Ask a server for the object in one version; None where it does not serve that."""
-    path = api_path(thing.group, version, thing.resource, thing.namespace, thing.name)
-    # Without a resourceVersion: the server reads it from etcd, not from its memory.
-    reply = server.send("GET", path, accept=METADATA_ONLY, longest=_LONGEST_OBJECT)
+def _judge(
+    server: str, name: str, reply: Reply | NoReply, *, certain: bool, foretold: Foretold | None
+) -> ServerAnswer | None:
+    """Return what an answer says of the object; None where the version is not served."""
+
+    def say(answer: Answer, detail: str = "", **more: Any) -> ServerAnswer:
+        return ServerAnswer(server=server, answer=answer, detail=detail, **more)
+
     if isinstance(reply, NoReply):
-        return Said(Answer.NO_ANSWER, reply.text)
-    if reply.status == 200:
-        said = _judge_found(reply.body, certain=certain)
-        if said.answer is Answer.EMPTY and foretold is not None and not foretold.empty:
-            return Said(Answer.NO_ANSWER, "it answered with an empty object, and etcd holds more than that")
-        return said
-    if reply.status == 404:
-        return Said(Answer.NOT_FOUND) if _names(reply.body, thing.name) else None
-    if reply.status == 401:
-        return Said(Answer.DENIED, "it does not know the kubeconfig's user (401)")
-    if reply.status == 403:
-        return Said(Answer.DENIED, "it does not let the kubeconfig's user get the object (403)")
-    if reply.status == 500:
-        fails = foretold is None or foretold.is_read_error(reply.body)
-        if fails:
-            return Said(Answer.READ_ERROR, failed=True)
-        return Said(Answer.NO_ANSWER, "it answered 500, and not that it cannot read this value", failed=True)
-    return _no_answer(reply, "it answered")
-
-
-def _no_answer(reply: Reply, answered: str) -> Said:
-    again_after = pause_seconds(reply.retry_after) if reply.status in PASSING else None
+        return say(Answer.NO_ANSWER, reply.text)
+    match reply.status:
+        case 200:
+            try:
+                metadata = msgspec.json.decode(reply.body or b"", type=Served).metadata
+            except NOT_UNDERSTOOD:
+                detail = "it answered 200, and the answer cannot be understood"
+                return say(Answer.READS_IT if certain else Answer.NO_ANSWER, detail)
+            if metadata.name or metadata.uid:
+                return say(Answer.READS_IT, resource_version=metadata.resource_version)
+            # Of a value that holds nothing, an API server makes an object that has neither.
+            if foretold is None or foretold.empty:
+                return say(Answer.EMPTY)
+            return say(Answer.NO_ANSWER, "it answered with an empty object, and etcd holds more than that")
+        case 404:
+            status = reply.status_object()
+            names_it = status is not None and status.details.name == name
+            return say(Answer.NOT_FOUND) if names_it else None
+        case 401:
+            return say(Answer.DENIED, "it does not know the kubeconfig's user (401)")
+        case 403:
+            return say(Answer.DENIED, "it does not let the kubeconfig's user get the object (403)")
+        case 500:
+            fails = foretold is None or foretold.is_read_error(reply.body)
+            other = "it answered 500, and not that it cannot read this value"
+            return say(Answer.READ_ERROR) if fails else say(Answer.NO_ANSWER, other)
     overload = ": it has too much to do" if reply.status == 429 else ""
-    return Said(Answer.NO_ANSWER, f"{answered} {reply.status}{overload}", again_after=again_after)
+    return say(Answer.NO_ANSWER, f"it answered {reply.status}{overload}", passing=reply.is_passing)
 
 
-def _judge_found(body: bytes | None, *, certain: bool) -> Said:
-    try:
-        found = msgspec.json.decode(body or b"", type=Served)
-    except NOT_UNDERSTOOD:
-        detail = "it answered 200, and the answer cannot be understood"
-        return Said(Answer.READS_IT if certain else Answer.NO_ANSWER, detail)
-    # Of a value that holds nothing, an API server makes an object that has neither.
-    metadata = found.metadata
-    reads = bool(metadata.name or metadata.uid)
-    return Said(Answer.READS_IT if reads else Answer.EMPTY, resource_version=metadata.resource_version)
+def in_each_version(server: Server, thing: APIObject) -> Iterator[APIObject]:
+    """Yield the object in its own version, then in the others that a server serves; it is asked only for those.
+
+    Raises:
+        VersionsUnknown: The server does not tell which others it serves.
+    """
+    if thing.version:
+        yield thing
+    for version in _other_versions(server, thing):
+        other = msgspec.structs.replace(thing, version=version)
+        if other.path:
+            yield other
 
 
-def _names(body: bytes | None, name: str) -> bool:
-    """Say whether a Status at 404 is about the object, and not about a path that is not served."""
-    try:
-        found = msgspec.json.decode(body or b"", type=Status)
-    except NOT_UNDERSTOOD:
-        return False
-    return found.kind == "Status" and found.details.name == name
-
-
-def other_versions(server: Server, thing: APIObject) -> tuple[str, ...] | Said:
-    """Return the versions of the object's group that a server serves, but the one that was asked for; or why not."""
+def _other_versions(server: Server, thing: APIObject) -> list[str]:
     if not thing.group:
-        return () if thing.version else ("v1",)  # the core group has no other
-    reply = server.send("GET", api_path(thing.group, "v1", "x", "", None).removesuffix("/v1/x"))
+        return [] if thing.version else ["v1"]  # the core group has no other
+    reply = server.ask(api_path(thing.group, "v1", "x", "", None).removesuffix("/v1/x"))
     if isinstance(reply, NoReply):
-        return Said(Answer.NO_ANSWER, reply.text)
+        raise VersionsUnknown(reply.text)
     if reply.status == 404:
-        return ()
+        return []
     if reply.status != 200:
-        return _no_answer(reply, "asked which versions it serves, it answered")
+        detail = f"asked which versions it serves, it answered {reply.status}"
+        raise VersionsUnknown(detail, passing=reply.is_passing)
     try:
         found = msgspec.json.decode(reply.body or b"", type=_APIGroup)
-    except NOT_UNDERSTOOD:
-        return Said(Answer.NO_ANSWER, "which versions it serves could not be understood")
+    except NOT_UNDERSTOOD as exc:
+        raise VersionsUnknown("which versions it serves could not be understood") from exc
     preferred = [found.preferred.version] if found.preferred is not None else []
     served = dict.fromkeys([*preferred, *(version.version for version in found.versions)])
-    return tuple(
-        version
-        for version in served
-        if version != thing.version and api_path(thing.group, version, thing.resource, "", thing.name)
-    )
+    return [version for version in served if version != thing.version]

@@ -10,33 +10,33 @@ Format: ``v1`` Endpoints.
 from __future__ import annotations
 
 import ipaddress
-import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
-from etcdfix.apiserver.authorization import Authorization, check_cluster, cluster_of
 from etcdfix.apiserver.client import (
-    Access,
+    NOT_UNDERSTOOD,
+    AuthorizationRefused,
     NoReply,
+    Pace,
     RefusalReason,
     Server,
-    open_access,
     without_user,
 )
-from etcdfix.apiserver.errors import AuthorizationRefused
-from etcdfix.apiserver.objects import NOT_UNDERSTOOD, Answer
+from etcdfix.apiserver.kubeconfig import Access, APIAccess, open_access
+from etcdfix.apiserver.objects import ServerAnswer
+from etcdfix.apiserver.permissions import Authorization, check_cluster, cluster_of
 from etcdfix.model.closing import Closing
 from etcdfix.model.errors import ConfigurationError, EtcdfixError, SourceUnreachable
 from etcdfix.model.model import ClusterIdentity
 from etcdfix.model.side_by_side import run_within
 
 DEFAULT_TIMEOUT_SECONDS: Final = 30.0
-"""For finding all of them, plugins of the kubeconfig included; one request may take a third of it."""
+"""For the plugins of a kubeconfig; one request may take a third of it."""
 
 ONLY_READY: Final = (
     "service default/kubernetes lists only API servers that got ready, and one port for all of them: name others with "
@@ -53,23 +53,8 @@ _NOT_REACHED: Final = {
 _ENDPOINTS: Final = "/api/v1/namespaces/default/endpoints/kubernetes"
 _MOST_LISTED: Final = 16
 
+_Asked = TypeVar("_Asked")
 _Result = TypeVar("_Result")
-
-
-class ServerAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of one API server.
-
-    Attributes:
-        server: Its address, as it may be shown.
-        answer: In one word.
-        detail: Why, or what exactly; "" where the word says it all.
-        passing: It may say something else in a moment.
-    """
-
-    server: str
-    answer: Answer
-    detail: str = ""
-    passing: bool = False
 
 
 class ServerAnswers(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,27 +71,6 @@ class ServerAnswers(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     authorization: Authorization | None = None
     all_known: bool = False
-
-
-class APIAccess(msgspec.Struct, frozen=True):
-    """Which API servers to ask, and as whom.
-
-    Attributes:
-        kubeconfig: Path of the file.
-        context: Which context of it; None for its current one.
-        servers: Addresses of further servers, from :func:`parse_server_url`.
-    """
-
-    kubeconfig: Path
-    context: str | None = None
-    servers: tuple[str, ...] = ()
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The options that say so."""
-        context = () if self.context is None else ("--context", self.context)
-        servers = (word for url in self.servers for word in ("--server", url))
-        return ("--kubeconfig", str(self.kubeconfig), *context, *servers)
 
 
 def parse_server_url(text: str) -> str:
@@ -158,17 +122,15 @@ class AllServers(Closing):
         unlisted: Why there may be more servers than were listed; "" where nothing says so.
         all_known: One of them told which others there are.
         cluster: Which cluster they are of; unknown where nothing says it.
-        request_seconds: What one request may take.
     """
 
-    def __init__(self, access: Access, request_seconds: float) -> None:
+    def __init__(self, access: Access) -> None:
         self.servers: list[Server] = []
         self.absent: list[Absent] = []
         self.uncompared: dict[str, str] = {}
         self.unlisted = ""
         self.all_known = False
         self.cluster = ClusterIdentity()
-        self.request_seconds = request_seconds
         self._access = access
 
     def close(self) -> None:
@@ -181,65 +143,81 @@ class AllServers(Closing):
         uncompared = [f"{address}: {why}" for address, why in self.uncompared.items()]
         return [*uncompared, self.unlisted or ONLY_READY] if self.servers else []
 
-    def within(self, call: Callable[[], _Result]) -> _Result | None:
-        """Return what one request comes to, None where it took too long or failed in a way that nobody foresaw.
+    def require_any(self) -> None:
+        """Refuse to go on without any API server.
 
-        A server that sends byte by byte knows nothing of the time that a request may take.
+        Raises:
+            AuthorizationRefused: None of those that answer lets this user ask.
+            SourceUnreachable: None answers.
         """
-        (found,) = run_within([call], self.request_seconds)
-        return None if found is None or isinstance(found, BaseException) else found
+        if self.servers:
+            return
+        said = "; ".join(f"{each.server}: {each.why}" for each in self.absent)
+        text, hint = f"no API server of this cluster can be asked ({said})", "name another one: --server URL"
+        if any(each.denied for each in self.absent):
+            raise AuthorizationRefused(text, reason=RefusalReason.FORBIDDEN, hint=hint)
+        raise SourceUnreachable(text, hint=hint)
 
-    def find(self, urls: Sequence[str], cluster: ClusterIdentity, deadline: float) -> None:
-        """Come to servers, and to those that the first of them lists.
+    def find(self, urls: Sequence[str], cluster: ClusterIdentity) -> None:
+        """Connect to servers, and to those that the first of them lists.
 
         Args:
-            urls: Of the kubeconfig, and those that were named.
+            urls: Addresses of the kubeconfig, and those that were named.
             cluster: Which cluster they must be of; one that is not known is the one of the first that answers.
-            deadline: Of :func:`time.monotonic`.
 
         Raises:
             AuthorizationRefused: One is of another cluster, or nothing would prove who answers.
         """
-        self.cluster = cluster if cluster.is_known else self._ask_which(urls, deadline)
-        self._reach(urls, deadline)
+        self.cluster = cluster if cluster.is_known else self._ask_which(urls)
+        self._reach(urls)
         if self.servers:
-            listed, self.unlisted = listed_by(self.servers[0], self._left(deadline))
+            listed, self.unlisted = listed_by(self.servers[0])
             self.all_known = bool(listed) and not self.unlisted
-            self._reach(listed, deadline)
+            self._reach(listed)
 
-    def _left(self, deadline: float) -> float:
-        return max(0.0, min(self.request_seconds, deadline - time.monotonic()))
-
-    def _ask_which(self, urls: Sequence[str], deadline: float) -> ClusterIdentity:
+    def _ask_which(self, urls: Sequence[str]) -> ClusterIdentity:
         for url in urls:
             for tls_name in self._access.tls_names(url):
                 server = self._access.server(url, tls_name)
-                (found,) = run_within([partial(cluster_of, server)], self._left(deadline))
-                if isinstance(found, ClusterIdentity) and found.is_known:
-                    return found
+                with suppress(AuthorizationRefused):
+                    found = cluster_of(server)
+                    if found.is_known:
+                        return found
         return ClusterIdentity()
 
-    def _reach(self, urls: Sequence[str], deadline: float) -> None:
+    def _reach(self, urls: Sequence[str]) -> None:
         known = {*(server.address for server in self.servers), *(each.server for each in self.absent)}
         new = [url for url in dict.fromkeys(urls) if without_user(url) not in known]
-        seconds = self._left(deadline)
-        calls = [partial(reach, self._access, url, self.cluster) for url in new]
-        for url, found in zip(new, run_within(calls, seconds), strict=True):
-            if isinstance(found, EtcdfixError):
-                raise found
+        for found in side_by_side(new, partial(reach, self._access, self.cluster), Absent):
             if isinstance(found, Absent):
                 self.absent.append(found)
-            elif isinstance(found, tuple):
+            else:
                 server, warning = found
                 self.servers.append(server)
                 if warning:
                     self.uncompared[server.address] = warning
-            else:
-                why = f"no answer within {seconds:g} s" if found is None else type(found).__name__
-                self.absent.append(Absent(without_user(url), why))
 
 
-def reach(access: Access, url: str, cluster: ClusterIdentity) -> tuple[Server, str] | Absent:
+def side_by_side(
+    what: Sequence[_Asked], call: Callable[[_Asked], _Result], failed: Callable[[_Asked, str], _Result]
+) -> list[_Result]:
+    """Make a call for each of some servers or addresses at once; ``failed`` says so where nobody foresaw a failure.
+
+    Raises:
+        EtcdfixError: A call raised it.
+    """
+    results: list[_Result] = []
+    for each, found in zip(what, run_within([partial(call, each) for each in what], None), strict=True):
+        if isinstance(found, EtcdfixError):
+            raise found
+        if found is None or isinstance(found, BaseException):
+            results.append(failed(each, type(found).__name__))
+        else:
+            results.append(found)
+    return results
+
+
+def reach(access: Access, cluster: ClusterIdentity, url: str) -> tuple[Server, str] | Absent:
     """Connect to a server under the first of its names that its certificate bears out, and see of which cluster it is.
 
     Returns:
@@ -291,19 +269,19 @@ class _Endpoints(msgspec.Struct):
     subsets: list[_Subset] = []
 
 
-def listed_by(server: Server, seconds: float) -> tuple[list[str], str]:
+def listed_by(server: Server) -> tuple[list[str], str]:
     """Return the addresses that service default/kubernetes lists, and why there may be more, "" for no reason."""
-    (reply,) = run_within([lambda: server.send("GET", _ENDPOINTS)], seconds)
-    why = "there was no answer in time"
+    reply = server.send("GET", _ENDPOINTS)
     if isinstance(reply, NoReply):
         why = reply.text
-    elif reply is not None and not isinstance(reply, BaseException):
-        urls = addresses_of(reply.body) if reply.status == 200 else None
+    elif reply.status != 200:
+        why = f"the answer to that was {reply.status}"
+    else:
+        urls = addresses_of(reply.body)
         if urls is not None:
             many = f"service default/kubernetes lists {len(urls)} API servers; the first {_MOST_LISTED} were asked"
             return urls[:_MOST_LISTED], many if len(urls) > _MOST_LISTED else ""
-        understood = "that answer could not be understood"
-        why = understood if reply.status == 200 else f"the answer to that was {reply.status}"
+        why = "that answer could not be understood"
     return [], f"which API servers service default/kubernetes lists is not known: {why}"
 
 
@@ -333,45 +311,26 @@ def open_all_servers(
     cluster: ClusterIdentity,
     *,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
-    request_seconds: float = DEFAULT_TIMEOUT_SECONDS / 3,
+    pace: Pace | None = None,
 ) -> AllServers:
     """Find all API servers: the kubeconfig's, those that were named, those that service default/kubernetes lists.
 
     Args:
         api: As whom, and which.
         cluster: Which cluster they must be of; where it is not known, all must be of the one of the first that answers.
-        timeout_seconds: For finding them.
-        request_seconds: For one request, from then on.
+        timeout_seconds: For the plugins of the kubeconfig; one request may take a third of it.
+        pace: That of all requests about objects.
 
     Raises:
         KubernetesClientMissing: The extra is not installed.
         KubeconfigInvalid: The file cannot be read, or lacks the context.
         AuthorizationRefused: The credentials could not be obtained, or a server is of another cluster.
     """
-    deadline = time.monotonic() + timeout_seconds
-    access = open_access(
-        str(api.kubeconfig), api.context, timeout_seconds=timeout_seconds, request_seconds=request_seconds
-    )
-    all_servers = AllServers(access, request_seconds)
+    access = open_access(api, timeout_seconds=timeout_seconds, request_seconds=timeout_seconds / 3, pace=pace)
+    all_servers = AllServers(access)
     try:
-        all_servers.find([access.url, *api.servers], cluster, deadline)
+        all_servers.find([access.url, *api.servers], cluster)
     except BaseException:
         all_servers.close()
         raise
     return all_servers
-
-
-def require_servers(all_servers: AllServers) -> None:
-    """Refuse to go on without any API server.
-
-    Raises:
-        AuthorizationRefused: None of those that answer lets this user ask.
-        SourceUnreachable: None answers.
-    """
-    if all_servers.servers:
-        return
-    said = "; ".join(f"{each.server}: {each.why}" for each in all_servers.absent)
-    text, hint = f"no API server of this cluster can be asked ({said})", "name another one: --server URL"
-    if any(each.denied for each in all_servers.absent):
-        raise AuthorizationRefused(text, reason=RefusalReason.FORBIDDEN, hint=hint)
-    raise SourceUnreachable(text, hint=hint)

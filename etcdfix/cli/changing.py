@@ -10,7 +10,7 @@ from typing import Any
 import click
 import msgspec
 
-from etcdfix.apiserver.servers import APIAccess
+from etcdfix.apiserver.kubeconfig import APIAccess
 from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.inputs import configuration_of, gather_inputs
 from etcdfix.cli.keys import one_key

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar
 import click
 import msgspec
 
-from etcdfix.apiserver.servers import APIAccess, parse_server_url
+from etcdfix.apiserver.kubeconfig import APIAccess
+from etcdfix.apiserver.servers import parse_server_url
 from etcdfix.cli.output import say, say_incomplete, say_nothing_examined
 from etcdfix.cli.progress import progress_of
 from etcdfix.commands.opening import (

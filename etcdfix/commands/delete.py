@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
+from etcdfix.apiserver.kubeconfig import APIAccess
 from etcdfix.apiserver.objects import Answer
-from etcdfix.apiserver.recovery import SECONDS, ServerSigns, look_until_well
-from etcdfix.apiserver.servers import APIAccess
+from etcdfix.apiserver.recovery import SECONDS, Sign, watch_recovery
 from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.examine.all import Progress, no_progress
 from etcdfix.model.errors import EtcdfixError, RefusedByRule
@@ -114,7 +114,7 @@ def recovery_lines(api: APIAccess, change: Change, *, say: Callable[[str], None]
                 )
             )
         collection = present.found.directory.api_path("", None)
-        return list(_looked_at(look_until_well(api, servers, collection, seconds=seconds)))
+        return list(_recovery(*watch_recovery(api, servers, collection, seconds=seconds)))
     except KeyboardInterrupt:
         return ["Not waited any longer. The deletion is done."]
     except EtcdfixError as exc:
@@ -123,11 +123,11 @@ def recovery_lines(api: APIAccess, change: Change, *, say: Callable[[str], None]
         return [f"API servers were not looked at again ({type(exc).__name__})"]
 
 
-def _looked_at(looked: Sequence[ServerSigns]) -> Iterator[str]:
-    for one in looked:
-        signs = ", ".join(f"{sign.what} {sign.text}" for sign in one.signs)
-        yield f"API server {one.server}, after {one.seconds:.0f} s: {signs}"
-    if any(one.failing for one in looked):
+def _recovery(signs: Sequence[Sign], seconds: float) -> Iterator[str]:
+    for server in dict.fromkeys(sign.server for sign in signs):
+        told = ", ".join(f"{sign.request} {sign.text}" for sign in signs if sign.server == server)
+        yield f"API server {server}, after {seconds:.0f} s: {told}"
+    if any(sign.failing for sign in signs):
         yield (
             "Not everything works yet. Other values fail (see scan), or a server has another configuration: "
             "kubectl get --raw '/readyz?verbose'"

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from etcdfix.apiserver.errors import KubeconfigInvalid, KubernetesClientMissing
-from etcdfix.apiserver.servers import APIAccess
+from etcdfix.apiserver.kubeconfig import APIAccess, KubeconfigInvalid, KubernetesClientMissing
 from etcdfix.commands.doctoring import etcd
 from etcdfix.commands.doctoring.keys import check_keys, check_plugins, check_source, count_keys
 from etcdfix.commands.doctoring.needs import (

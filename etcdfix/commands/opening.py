@@ -20,7 +20,7 @@ from etcdfix.model.storagekey import DEFAULT_PREFIX, StorageLayout, builtin_dire
 from etcdfix.text.commands import RunOptions
 
 if TYPE_CHECKING:
-    from etcdfix.apiserver.servers import APIAccess
+    from etcdfix.apiserver.kubeconfig import APIAccess
     from etcdfix.encryption.config import EncryptionConfiguration
     from etcdfix.encryption.kms.plugins import KMSPlugins
     from etcdfix.examine.one import Examiner, Reading

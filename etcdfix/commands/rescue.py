@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from etcdfix.apiserver.ask_memory import Pace, ServerMemory
-from etcdfix.apiserver.memory import Remembered
-from etcdfix.apiserver.objects import Answer, Said, look_for
-from etcdfix.apiserver.servers import AllServers, APIAccess, open_all_servers, require_servers
+from etcdfix.apiserver.client import Pace
+from etcdfix.apiserver.kubeconfig import APIAccess
+from etcdfix.apiserver.memory import Remembered, ServerMemory
+from etcdfix.apiserver.objects import Answer, ServerAnswer, read_object
+from etcdfix.apiserver.servers import AllServers, open_all_servers
 from etcdfix.commands.rescuing.targets import Target
 from etcdfix.commands.rescuing.told import next_steps, outcome_of, reads_it, without_any
 from etcdfix.copies.rescued import SavedObject
@@ -70,7 +70,6 @@ def run_rescue(
     *,
     say: Callable[[str], None],
     progress: RescueProgress = lambda items, _count: items,
-    pace: Pace | None = None,
 ) -> RescueResult:
     """Save what can be saved, and say what became of each object.
 
@@ -86,13 +85,13 @@ def run_rescue(
         kept = {"the saved objects": (store.path,), "the audit log": (request.places.log_path.parent,)}
         for warning in (*lasting_warnings(store.path, named=True), *disk_warning(kept)):
             say(f"warning: {warning}")
-        with open_all_servers(request.api, request.cluster) as all_servers:
-            require_servers(all_servers)
+        with open_all_servers(request.api, request.cluster, pace=Pace()) as all_servers:
+            all_servers.require_any()
             say(
                 f"{store.path} will hold what servers have of {counted(len(request.targets), 'object')}, Secrets "
                 "unmasked; restart no API server meanwhile"
             )
-            work = _Rescue(request, all_servers, store, pace or Pace())
+            work = _Rescue(request, all_servers, store)
             work.look_plainly()
             ended = work.rescue(progress)
             return RescueResult(report=work.report(ended), ended=ended)
@@ -101,12 +100,10 @@ def run_rescue(
 class _Rescue:
     """One run; what became of each object stands in ``outcomes``."""
 
-    def __init__(
-        self, request: RescueRequest, all_servers: AllServers, store: RescueStore, pace: Pace
-    ) -> None:
+    def __init__(self, request: RescueRequest, all_servers: AllServers, store: RescueStore) -> None:
         self.outcomes: dict[bytes, RescuedObject] = {}
-        self._request, self._all_servers, self._store, self._pace = request, all_servers, store, pace
-        self._servers = [ServerMemory(all_servers, server, pace) for server in all_servers.servers]
+        self._request, self._all_servers, self._store = request, all_servers, store
+        self._servers = [ServerMemory(server) for server in all_servers.servers]
         self._record = RescueRecord(
             request.places,
             store.path,
@@ -133,13 +130,11 @@ class _Rescue:
     def _look_plainly_for(self, target: Target) -> None:
         found_at_all = False
         for server in self._all_servers.servers:
-            self._pace.wait()
-            said = self._all_servers.within(partial(look_for, server, target.thing, certain=True))
-            found_at_all |= said is None or said.answer is not Answer.NOT_FOUND
-            if said is None or said.answer in {Answer.NO_ANSWER, Answer.DENIED}:
-                why = said.detail if said is not None else "it does not answer in time"
+            said = read_object(server, target.thing)
+            found_at_all |= said.answer is not Answer.NOT_FOUND
+            if said.answer in {Answer.NO_ANSWER, Answer.DENIED}:
                 self._warnings.append(
-                    f"{server.address} did not say whether it reads {target.thing} from etcd: {why}"
+                    f"{server.address} did not say whether it reads {target.thing} from etcd: {said.detail}"
                 )
             elif said.answer is Answer.READS_IT and not _later(said, target):
                 raise reads_it(server.address, target, self._request.run)
@@ -185,11 +180,11 @@ class _Rescue:
         said: list[tuple[str, Remembered]] = []
         for server in self._servers:
             found = server.why_not(target.resource) or server.ask(target.thing, target.kind)
-            said.append((server.address, found))
+            said.append((server.server.address, found))
             if found.identity is None:
                 continue
-            self._given[server.address] += 1
-            saved = self._save(target, found, server.address)
+            self._given[server.server.address] += 1
+            saved = self._save(target, found, server.server.address)
             if best is None or int(saved.resource_version) > int(best.resource_version):
                 best = saved
             if best.resource_version == str(target.mod_revision):
@@ -252,10 +247,10 @@ class _Rescue:
         )
         asked = [
             RescueServer(
-                server=one.address,
+                server=one.server.address,
                 asked=True,
-                requests=one.requests,
-                given=self._given[one.address],
+                requests=one.server.requests,
+                given=self._given[one.server.address],
                 detail=one.lost_words(),
             )
             for one in self._servers
@@ -286,7 +281,7 @@ class _Rescue:
         )
 
 
-def _later(said: Said, target: Target) -> bool:
+def _later(said: ServerAnswer, target: Target) -> bool:
     """Say whether what a server reads was written since; unknown revisions prove nothing."""
     version = said.resource_version
     return version.isdecimal() and 0 < target.mod_revision < int(version)

@@ -12,10 +12,12 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.apiserver.ask_memory import Pace, ServerMemory
+from etcdfix.apiserver.client import Pace
+from etcdfix.apiserver.kubeconfig import APIAccess
 from etcdfix.apiserver.memory import Memory as Word
+from etcdfix.apiserver.memory import ServerMemory
 from etcdfix.apiserver.objects import APIObject
-from etcdfix.apiserver.servers import AllServers, APIAccess, open_all_servers
+from etcdfix.apiserver.servers import AllServers, open_all_servers
 from etcdfix.copies.finder import LookedInto
 from etcdfix.copies.model import Copy, Place, Sameness, Wanted, Way, examined_copy
 from etcdfix.copies.rescued import SavedObject, read_index, read_saved
@@ -51,14 +53,14 @@ class Memory(Closing):
         self._servers: list[ServerMemory] = []
         self._all: AllServers | None = None
         try:
-            self._all = open_all_servers(api, identity)
+            self._all = open_all_servers(api, identity, pace=Pace())
         except EtcdfixError as exc:
             self._missed(safe_text(str(api.kubeconfig)), exc.message)
             return
-        pace = Pace()
-        self._servers = [ServerMemory(self._all, one, pace, metadata_only=True) for one in self._all.servers]
+        self._servers = [ServerMemory(one, metadata_only=True) for one in self._all.servers]
         self.looked = [
-            LookedInto(place=Place.MEMORY, path=one.address, history=self._history) for one in self._servers
+            LookedInto(place=Place.MEMORY, path=one.address, history=self._history)
+            for one in self._all.servers
         ]
         for absent in self._all.absent:
             self._missed(absent.server, absent.why)
@@ -92,7 +94,7 @@ class Memory(Closing):
                 yield Copy(
                     key=wanted.key,
                     place=Place.MEMORY,
-                    where=f"memory of {server.address}",
+                    where=f"memory of {server.server.address}",
                     source=Place.MEMORY.value,
                     way=Way.PATCH,
                     mod_revision=int(said.identity.resource_version),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from etcdfix.apiserver.servers import APIAccess
+from etcdfix.apiserver.kubeconfig import APIAccess
 from etcdfix.copies.backups import BackupRows, Backups
 from etcdfix.copies.bit import Bit
 from etcdfix.copies.candidate import Candidate

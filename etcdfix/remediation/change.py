@@ -36,7 +36,7 @@ from etcdfix.text.commands import Command, RunOptions, with_options
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from etcdfix.apiserver.servers import APIAccess
+    from etcdfix.apiserver.kubeconfig import APIAccess
     from etcdfix.encryption.encrypt import Sealed
     from etcdfix.examine.verdicts.examination import Examination
     from etcdfix.remediation.audit.log import AuditLog

@@ -17,7 +17,7 @@ from etcdfix.remediation.commit import Write
 from etcdfix.remediation.places import disk_of_etcd
 
 if TYPE_CHECKING:
-    from etcdfix.apiserver.authorization import Authorization
+    from etcdfix.apiserver.permissions import Authorization
     from etcdfix.remediation.change import Change
 
 DONE: Final = {Verb.DELETE: Result.DELETED, Verb.FIX: Result.FIXED, Verb.UNDO: Result.UNDONE}

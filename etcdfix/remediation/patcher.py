@@ -15,8 +15,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from etcdfix.apiserver.client import NoReply, RefusalReason, Reply, Server
-from etcdfix.model.side_by_side import run_within
+from etcdfix.apiserver.client import NoReply, Reply, Server
 
 FIXED_AT: Final = "etcdfix.io/fixed-at"
 """The annotation: a server leaves an object alone that a change does not change."""
@@ -46,19 +45,9 @@ def patch_annotation(
     if not (path and uid and resource_version):
         raise ValueError("path, uid and resourceVersion must not be empty")
     metadata = {"uid": uid, "resourceVersion": str(resource_version), "annotations": {FIXED_AT: at}}
-    seconds = ANSWER_SECONDS
-
-    def send() -> Reply | NoReply:
-        return server.merge_patch(
-            f"{path}?fieldManager={_FIELD_MANAGER}",
-            {"metadata": metadata},
-            longest=LONGEST_ANSWER,
-            seconds=seconds,
-        )
-
-    # A server that sends byte by byte knows nothing of the time that an answer may take.
-    (found,) = run_within([send], seconds + 1)
-    if isinstance(found, Reply | NoReply):
-        return found
-    why = f"no whole answer within {seconds:g} s" if found is None else type(found).__name__
-    return NoReply(RefusalReason.TIMED_OUT, why)
+    return server.merge_patch(
+        f"{path}?fieldManager={_FIELD_MANAGER}",
+        {"metadata": metadata},
+        longest=LONGEST_ANSWER,
+        seconds=ANSWER_SECONDS,
+    )

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from etcdfix.apiserver.holders import ask_servers
 from etcdfix.apiserver.objects import APIObject
+from etcdfix.apiserver.reading import ask_servers
 from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.examine.all import Progress, look_last, no_progress
 from etcdfix.examine.readable_revision import ReadableRevisions

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from etcdfix.apiserver.authorization import VERBS
+from etcdfix.apiserver.permissions import VERBS
 from etcdfix.cli.root import cli
 
 REPOSITORY = Path(__file__).parents[2]

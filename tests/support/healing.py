@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 import pytest
 
+from etcdfix.apiserver.kubeconfig import APIAccess
 from etcdfix.apiserver.memory import Memory, remember
 from etcdfix.apiserver.objects import APIObject
-from etcdfix.apiserver.servers import APIAccess, open_all_servers
+from etcdfix.apiserver.servers import open_all_servers
 from etcdfix.model.model import ClusterIdentity, GroupResource, StoredValue
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Result, Subject, Verb

@@ -8,17 +8,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from etcdfix.apiserver.authorization import VERBS, authorize_all, check_cluster
-from etcdfix.apiserver.client import open_access, require_done
-from etcdfix.apiserver.servers import DEFAULT_TIMEOUT_SECONDS, APIAccess
+from etcdfix.apiserver.kubeconfig import APIAccess, open_access
+from etcdfix.apiserver.permissions import VERBS, authorize_all, check_cluster
+from etcdfix.apiserver.servers import DEFAULT_TIMEOUT_SECONDS
 from etcdfix.commands.doctoring.etcd import mib
 from etcdfix.examine.one import Examiner
 from etcdfix.inputs.ownfiles import HEAD_SUFFIX
 from etcdfix.inputs.releases import LAST_MINOR
 from etcdfix.model.errors import why
-from etcdfix.model.model import ClusterIdentity
+from etcdfix.model.model import ClusterIdentity, GroupResource
 from etcdfix.model.rules import Rule, acceptance
-from etcdfix.model.side_by_side import run_within
 from etcdfix.remediation.audit.verify import LOG_IS_GONE, is_there, verify
 from etcdfix.remediation.checks.release import misfit, newest_kubelet
 from etcdfix.remediation.durable import open_directory, probe, refuse_foreign_file
@@ -149,22 +148,13 @@ def check_kubeconfig(api: APIAccess, cluster: ClusterIdentity | None) -> Iterato
         ConfigurationError: The kubeconfig cannot be used, or the client is not installed.
     """
     seconds = DEFAULT_TIMEOUT_SECONDS
-
-    def ask() -> list[Check]:
+    with closing(open_access(api, timeout_seconds=seconds, request_seconds=seconds / 3)) as access:
         server = access.server(access.url)
         told = f"the API server at {server.address}"
         doubt = "nothing in etcd tells whether it is of this cluster"
         if cluster is not None and cluster.is_known:
             doubt = check_cluster(server, cluster)
         of_it = unknown(f"{told}: {doubt}", "see what is said of cluster")
-        checks.append(of_it if doubt else ok(f"{told} answers, and is of this cluster"))
-        user = authorize_all(server, group="", resource="secrets")
-        return [ok(f"user {fit(user, 100)} may {' and '.join(VERBS)} every Secret")]
-
-    checks: list[Check] = []
-    with closing(
-        open_access(str(api.kubeconfig), api.context, timeout_seconds=seconds, request_seconds=seconds / 3)
-    ) as access:
-        (said,) = run_within([ask], seconds)
-        yield from checks
-        yield from require_done(said, seconds)
+        yield of_it if doubt else ok(f"{told} answers, and is of this cluster")
+        user = authorize_all(server, GroupResource("", "secrets"))
+        yield ok(f"user {fit(user, 100)} may {' and '.join(VERBS)} every Secret")

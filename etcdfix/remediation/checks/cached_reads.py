@@ -11,16 +11,14 @@ revision at which the value stands now.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import msgspec
-
 from etcdfix.apiserver.client import Server
-from etcdfix.apiserver.memory import Memory, Remembered, caches, remember, served_versions
-from etcdfix.apiserver.objects import Answer, APIObject, Said
-from etcdfix.apiserver.servers import AllServers, APIAccess, ServerAnswers, open_all_servers
+from etcdfix.apiserver.kubeconfig import APIAccess
+from etcdfix.apiserver.memory import Memory, Remembered, remember, remember_kind
+from etcdfix.apiserver.objects import Answer, APIObject
+from etcdfix.apiserver.servers import AllServers, ServerAnswers, open_all_servers
 from etcdfix.copies.rescued import is_whole, read_index
 from etcdfix.examine.verdicts.deletability import Deletability, deletability_of
 from etcdfix.examine.verdicts.examination import Examination
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
     from etcdfix.remediation.present import Present
 
 _MOST_EXAMPLES: Final = 3
-_NO_ANSWER: Final = Remembered(word=Memory.NO_ANSWER, detail="it does not answer in time")
 _LOST: Final = frozenset({Memory.CACHE_LOST, Memory.READ_ERROR, Memory.NOT_SERVED})
 
 
@@ -163,7 +160,7 @@ def ends_cached_reads(present: Present, change: Change) -> Iterator[RefusedByRul
 
 def _holding(all_servers: AllServers, thing: APIObject) -> Iterator[str]:
     for server in all_servers.servers:
-        said = all_servers.within(partial(_kind_of, server, thing)) or _NO_ANSWER
+        said = _kind_of(server, thing)
         if said.word is Memory.HELD:
             yield f"{server.address} holds them"
         elif said.word not in _LOST:
@@ -179,14 +176,5 @@ def _kind_of(server: Server, thing: APIObject) -> Remembered:
     A server that gives that from memory has its memory of the kind; one that has lost it reads etcd, and fails. No
     right is needed beyond the one to get that object, unless it is too new for the server's memory.
     """
-    versions = (thing.version,) if thing.version else served_versions(server, thing)
-    if isinstance(versions, Said):
-        return Remembered(word=Memory.NO_ANSWER, detail=versions.detail)
-    failed: Remembered | None = None
-    for version in versions:
-        found = remember(server, msgspec.structs.replace(thing, version=version), metadata_only=True)
-        if found.word is Memory.READ_ERROR:
-            failed = found  # or the conversion to this version failed: another one may be given
-        elif found.word not in {Memory.NOT_SERVED, Memory.NOT_HELD}:
-            return found
-    return failed or caches(server, thing)
+    found = remember(server, thing, metadata_only=True)
+    return remember_kind(server, thing) if found.word is Memory.NOT_HELD else found

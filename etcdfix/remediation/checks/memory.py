@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from etcdfix.apiserver.authorization import can_i
+from etcdfix.apiserver.client import AGAIN
 from etcdfix.apiserver.memory import Memory
 from etcdfix.apiserver.objects import Answer
-from etcdfix.apiserver.patience import AGAIN
+from etcdfix.apiserver.permissions import can_i
 from etcdfix.copies.rescued import read_saved
 from etcdfix.encryption.config import ProviderType
 from etcdfix.model.errors import ConfigurationError, RefusedByRule

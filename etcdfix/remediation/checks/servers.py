@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from etcdfix.apiserver.authorization import can_i
 from etcdfix.apiserver.objects import Answer, Foretold
+from etcdfix.apiserver.permissions import can_i
 from etcdfix.copies.model import Place
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.damage import Damage

@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from etcdfix.apiserver.authorization import can_i
-from etcdfix.apiserver.client import Server
-from etcdfix.apiserver.holders import Holder, revision_by_each
-from etcdfix.apiserver.patience import AGAIN
-from etcdfix.apiserver.servers import AllServers, ServerAnswer, open_all_servers, require_servers
+from etcdfix.apiserver.client import AGAIN, Server
+from etcdfix.apiserver.memory import Holder
+from etcdfix.apiserver.objects import ServerAnswer
+from etcdfix.apiserver.permissions import can_i
+from etcdfix.apiserver.reading import revision_by_each
+from etcdfix.apiserver.servers import AllServers, open_all_servers
 from etcdfix.copies.rescued import SavedObject, read_index
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.model.model import ClusterIdentity, GroupResource, StoredValue
@@ -133,7 +134,7 @@ def open_ground(
     warnings = [*place_warnings(request.record_paths)]
     unchecked = request.accepted.named(Rule.UNCHECKED_SERVER)
     with open_all_servers(request.api, identity) as all_servers:
-        require_servers(all_servers)
+        all_servers.require_any()
         known = {*(one.address for one in all_servers.servers), *(one.server for one in all_servers.absent)}
         warnings += [
             f"{acceptance(Rule.UNCHECKED_SERVER, url)} fits no API server"
@@ -185,7 +186,7 @@ def check_current(source: KineSource, all_servers: AllServers, unchecked: Sequen
                 f"the API server at {server.address} does not say at which revision it stands ({said.why}), so "
                 f"nothing shows that it reads {source.path}",
                 hint=AGAIN
-                if said.again_after is not None
+                if said.passing
                 else f"let it answer; its user needs to list namespaces: {can_i('list', '', 'namespaces', '', '')}",
             )
         if not before <= said.revision <= after:

@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from etcdfix.apiserver.authorization import Authorization
-from etcdfix.apiserver.client import Server
-from etcdfix.apiserver.holders import (
-    Holder,
-    authorize_by_first,
-    loaded_by_each,
-    read_by_each,
-    remembered_by_each,
-)
-from etcdfix.apiserver.memory import Memory
-from etcdfix.apiserver.objects import APIObject
-from etcdfix.apiserver.patience import AGAIN
-from etcdfix.apiserver.servers import ServerAnswer, ServerAnswers
+from etcdfix.apiserver.client import AGAIN, Server
+from etcdfix.apiserver.memory import Holder, Memory, remembered_by_each
+from etcdfix.apiserver.objects import APIObject, ServerAnswer
+from etcdfix.apiserver.permissions import Authorization, authorize
+from etcdfix.apiserver.reading import loaded_by_each, read_by_each
+from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.copies.rescued import SavedObject, is_whole
 from etcdfix.examine.verdicts.deletability import LOST_KEY, key_may_be_lost
 from etcdfix.examine.verdicts.examination import Examination
@@ -121,7 +114,9 @@ class Held(Facts):
     @fact("permission")
     def authorization(self) -> Authorization:
         """That the user may; what servers said goes on record."""
-        said = authorize_by_first(self.ground.all_servers, self.thing, VERBS)
+        all_servers = self.ground.all_servers
+        all_servers.require_any()
+        said = authorize(all_servers.servers[0], self.thing, cluster=all_servers.cluster, verbs=VERBS)
         self.present.take_servers(
             ServerAnswers(
                 answers=self.answers, warnings=tuple(self.ground.all_servers.warnings), authorization=said

@@ -7,15 +7,14 @@ a dry run is all the checks, and no request.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from etcdfix.apiserver.client import NoReply, Reply
-from etcdfix.apiserver.holders import Holder, read_by_each
-from etcdfix.apiserver.objects import NOT_UNDERSTOOD, Answer
-from etcdfix.apiserver.patience import AGAIN
+from etcdfix.apiserver.client import AGAIN, NOT_UNDERSTOOD, NoReply, Reply
+from etcdfix.apiserver.memory import Holder
+from etcdfix.apiserver.objects import Answer
+from etcdfix.apiserver.reading import read_by_each
 from etcdfix.copies.rescued import read_saved
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.verdicts.examination import Examination
@@ -122,7 +121,7 @@ class PatchSender:
             step("patch: request")
             reply = patch_annotation(
                 holder.server,
-                holder.path,
+                holder.memory.path,
                 uid=held.chosen.uid,
                 resource_version=held.mod_revision,
                 at=self._at,
@@ -356,9 +355,7 @@ class PatchSender:
         return beyond
 
     def _read_back(self, holder: Holder) -> dict[str, Any] | None:
-        reply = self._ground.all_servers.within(
-            partial(holder.server.send, "GET", holder.path, longest=LONGEST_ANSWER)
-        )
+        reply = holder.server.send("GET", holder.memory.path, longest=LONGEST_ANSWER)
         return _parsed(reply.body) if isinstance(reply, Reply) and reply.status == 200 else None
 
 

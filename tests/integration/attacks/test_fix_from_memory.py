@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.apiserver import holders as holders_module
+from etcdfix.apiserver import client as api_client
 from etcdfix.apiserver.client import NoReply, RefusalReason
 from etcdfix.copies.rescued import file_name
 from etcdfix.model.model import GroupResource, digest_of
@@ -305,7 +305,7 @@ OVERLOAD = Answer(429, b"Too many requests, please try again later.\n", "text/pl
 def test_a_server_that_has_too_much_to_do(
     cluster: LostKeyCluster, monkeypatch: pytest.MonkeyPatch, answer: Answer
 ) -> None:
-    monkeypatch.setattr(holders_module, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(api_client, "sleep", lambda _seconds: None)
     cluster.p1.behaviour.instead["/api/v1/namespaces/shop/secrets/one"] = answer
     refusal = _refused(cluster, rule="unchecked-server", says=f"it answered {answer.status}")
     assert "run the same again in a moment" in str(refusal["next_step"])
@@ -321,7 +321,7 @@ def test_a_server_that_had_too_much_to_do(cluster: LostKeyCluster, monkeypatch: 
         waited.append(seconds)
         instead.clear()
 
-    monkeypatch.setattr(holders_module, "sleep", sleep)
+    monkeypatch.setattr(api_client, "sleep", sleep)
     for busy in (path, f"{path}?resourceVersion=0"):
         instead[busy] = OVERLOAD
         assert cluster.fix("one", "--dry-run").code == 0
@@ -331,7 +331,7 @@ def test_a_server_that_had_too_much_to_do(cluster: LostKeyCluster, monkeypatch: 
 def test_no_server_says_what_it_has_in_memory_for_now(
     cluster: LostKeyCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holders_module, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(api_client, "sleep", lambda _seconds: None)
     cluster.p1.behaviour.instead["/api/v1/namespaces/shop/secrets/one?resourceVersion=0"] = OVERLOAD
     refusal = _refused(cluster, rule="not-from-memory", says="overloaded")
     assert refusal["next_step"] == "run the same again in a moment"

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from etcdfix.apiserver.ask_memory import Pace
+from etcdfix.apiserver.client import Pace
 from etcdfix.cli.root import run
 from etcdfix.commands import rescue as rescue_module
 from etcdfix.copies.rescued import INDEX_NAME, file_name, read_index, read_saved

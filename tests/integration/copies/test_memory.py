@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from etcdfix.apiserver.servers import APIAccess
+from etcdfix.apiserver.kubeconfig import APIAccess
 from etcdfix.copies.memory import Memory, Rescued
 from etcdfix.copies.model import Copy, Freshness, Place, Sameness, Wanted, Way
 from etcdfix.copies.rank import alike, ranked

@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 from etcdfix.apiserver import client as api_client
-from etcdfix.apiserver.client import NoReply, RefusalReason, Reply, Server, open_access, require_done
-from etcdfix.apiserver.errors import AuthorizationRefused, KubeconfigInvalid, KubernetesClientMissing
+from etcdfix.apiserver import kubeconfig as kubeconfig_module
+from etcdfix.apiserver.client import AuthorizationRefused, NoReply, Pace, RefusalReason, Reply, Server
+from etcdfix.apiserver.kubeconfig import APIAccess, KubeconfigInvalid, KubernetesClientMissing, open_access
 from etcdfix.model.errors import ConfigurationError, EtcdfixError
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.fixtures import Captured, Patch
-from tests.support.kubernetes_api import KUBE_SYSTEM, TOKEN, Answer, KubernetesAPI
+from tests.support.kubernetes_api import KUBE_SYSTEM, TOKEN, Answer, KubernetesAPI, status_answer
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def opened(
     tls_name: str = "",
 ) -> Iterator[Server]:
     access = open_access(
-        str(kubeconfig), context, timeout_seconds=timeout_seconds, request_seconds=request_seconds
+        APIAccess(kubeconfig, context), timeout_seconds=timeout_seconds, request_seconds=request_seconds
     )
     try:
         yield access.server(access.url, tls_name)
@@ -88,7 +89,7 @@ def test_an_answer_longer_than_what_is_read(api: KubernetesAPI, tmp_path: Path) 
 
 
 def test_nobody_asks_once_it_was_given_up(api: KubernetesAPI, tmp_path: Path) -> None:
-    access = open_access(str(api.kubeconfig(tmp_path)), None, timeout_seconds=30, request_seconds=15)
+    access = open_access(APIAccess(api.kubeconfig(tmp_path)), timeout_seconds=30, request_seconds=15)
     server = access.server(access.url)
     access.close()
     said = server.send("GET", KUBE_SYSTEM)
@@ -97,14 +98,64 @@ def test_nobody_asks_once_it_was_given_up(api: KubernetesAPI, tmp_path: Path) ->
     assert api.requests == []
 
 
-def test_what_calls_came_to() -> None:
-    assert require_done(True, 0.2) is True
-    with pytest.raises(AuthorizationRefused, match=r"was not there within 0\.2 s") as caught:
-        require_done(None, 0.2)
-    assert caught.value.reason == RefusalReason.TIMED_OUT
-    with pytest.raises(AuthorizationRefused, match=r"could not be asked \(ValueError\)") as caught:
-        require_done(ValueError(TOKEN), 0.2)
-    hold_no_token(caught.value)
+def test_an_answer_that_comes_byte_by_byte_has_an_end(api: KubernetesAPI, tmp_path: Path) -> None:
+    api.drip.add("/readyz")
+    with opened(api.kubeconfig(tmp_path), request_seconds=0.3) as server:
+        assert server.send("GET", "/readyz") == NoReply(RefusalReason.TIMED_OUT, "no answer within 0.3 s")
+
+
+BUSY = Answer(429, b"Too many requests, please try again later.\n", headers=(("Retry-After", "7"),))
+GOOD = Answer(200, b"{}")
+
+
+def unavailable(retry_after: str) -> Answer:
+    return Answer(503, b"", headers=(("Retry-After", retry_after),))
+
+
+@pytest.mark.parametrize(
+    ("answers", "status", "pauses"),
+    [
+        ([BUSY, BUSY, GOOD], 200, [7, 7]),
+        (
+            [Answer(503, b"", headers=(("Retry-After", after),)) for after in ("0", "31", "soon")] + [GOOD],
+            200,
+            [1, 30, 1],
+        ),
+        ([BUSY] * 6 + [GOOD], 429, [7] * 5),
+        ([status_answer(429), GOOD], 429, []),  # its memory is lost: to ask again helps nothing
+        ([Answer(500, b""), GOOD], 500, []),
+    ],
+)
+def test_a_server_that_is_busy_is_asked_again(
+    api: KubernetesAPI,
+    tmp_path: Path,
+    monkeypatch: Patch,
+    answers: list[Answer],
+    status: int,
+    pauses: list[int],
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(api_client, "sleep", slept.append)
+    api.before["/x"] = answers
+    with opened(api.kubeconfig(tmp_path)) as server:
+        reply = server.ask("/x")
+        assert isinstance(reply, Reply)
+        assert (reply.status, slept, server.requests) == (status, pauses, len(pauses) + 1)
+
+
+def test_requests_pass_at_an_even_pace(monkeypatch: Patch) -> None:
+    slept: list[float] = []
+    now = [0.0]
+    monkeypatch.setattr(api_client, "sleep", slept.append)
+    monkeypatch.setattr(api_client, "monotonic", lambda: now[0])
+    pace = Pace(4)
+    for _ in range(3):
+        pace.wait()
+    assert slept == [0.25, 0.5]  # the clock of this test stands still
+    now[0] = 10.0
+    pace.wait()
+    pace.wait()
+    assert slept == [0.25, 0.5, 0.25]  # what was not used is not saved up
 
 
 @pytest.mark.parametrize(("name", "proven"), [("api.example", True), ("elsewhere.example", False)])
@@ -242,7 +293,7 @@ def test_what_the_root_logger_says_meanwhile_is_dropped() -> None:
     root = logging.getLogger()
     root.addHandler(handler)
     try:
-        with api_client._silent_root_logger():
+        with kubeconfig_module._silent_root_logger():
             logging.error("the output of a plugin")  # noqa: LOG015 - as the package does it
             logging.getLogger("another").error("another's words")
         logging.error("afterwards")  # noqa: LOG015

@@ -6,15 +6,17 @@ import gzip
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
 from etcdfix.apiserver import memory
 from etcdfix.apiserver.client import NoReply, RefusalReason, Reply, Server
-from etcdfix.apiserver.memory import Memory, Remembered, caches, remember
+from etcdfix.apiserver.memory import Memory, Remembered, ServerMemory, remember, remember_kind
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.copies import rescued
+from etcdfix.model.model import GroupResource
 from tests.support.fixtures import Patch
 from tests.support.golden import golden_folder, needs_golden
 
@@ -31,8 +33,7 @@ class OneAnswer:
         self.paths: list[str] = []
         self.accepted: list[str] = []
 
-    def send(self, method: str, path: str, *, accept: str = "", longest: int = 1 << 20) -> Reply | NoReply:
-        assert method == "GET"
+    def ask(self, path: str, *, accept: str = "", longest: int = 1 << 20) -> Reply | NoReply:
         self.paths.append(path)
         self.accepted.append(accept)
         if isinstance(self.reply, Reply) and self.reply.body is not None and len(self.reply.body) > longest:
@@ -135,9 +136,8 @@ def test_an_object_beyond_any_size_is_not_kept(monkeypatch: Patch) -> None:
 def test_what_each_refusal_means(reply: Reply | NoReply, word: Memory) -> None:
     found = said(reply)
     assert found.word is word
-    assert found.retry_after == (reply.retry_after if isinstance(reply, Reply) else None)
     assert SECRET not in found.detail
-    assert caches(OneAnswer(reply).server, THING).word is word
+    assert remember_kind(OneAnswer(reply).server, THING).word is word
 
 
 def test_a_name_that_no_request_can_carry_is_not_asked_for() -> None:
@@ -174,3 +174,122 @@ def test_the_recorded_answers_of_a_real_server() -> None:
         (503, Memory.NO_ANSWER),
     }  # fmt: skip
     assert words[200, Memory.HELD] > 50
+
+
+SECRETS = GroupResource("", "secrets")
+GONE = NoReply(RefusalReason.UNREACHABLE, "no connection comes about")
+LOST = Reply(500, b"{}")
+CACHE_LOST = Reply(429, b'{"kind":"Status"}', 3)
+BUSY = Reply(429, b"Too many requests, please try again later.\n", 7)
+DENIED = Reply(403, b"{}")
+
+
+def held(name: str, kind: str = "Secret", version: str = "v1") -> Reply:
+    metadata = f'{{"name":"{name}","namespace":"shop","uid":"u","resourceVersion":"7"}}'
+    return Reply(200, f'{{"kind":"{kind}","apiVersion":"{version}","metadata":{metadata}}}'.encode())
+
+
+class Played:
+    """A server whose answers are a function of the path."""
+
+    address = "https://played"
+
+    def __init__(self, answer: Callable[[str], Reply | NoReply]) -> None:
+        self.answer = answer
+        self.paths: list[str] = []
+        self.memory = ServerMemory(cast("Server", self))
+
+    def ask(self, path: str, **_how: Any) -> Reply | NoReply:
+        self.paths.append(path)
+        return self.answer(path)
+
+    def word_for(self, name: str) -> Memory:
+        return self.memory.ask(APIObject("", "v1", "secrets", "shop", name), "Secret").word
+
+
+def name_in(path: str) -> str:
+    return path.rpartition("/")[2].partition("?")[0]
+
+
+def test_a_server_that_gives_is_asked_on() -> None:
+    played = Played(lambda path: held(name_in(path)))
+    assert [played.word_for(name) for name in "abcd"] == [Memory.HELD] * 4
+    assert len(played.paths) == 4
+    assert played.memory.why_not(SECRETS) is None
+
+
+def test_a_server_that_is_gone_is_left_alone_after_three() -> None:
+    played = Played(lambda _path: GONE)
+    for name in "abc":
+        assert played.memory.why_not(SECRETS) is None
+        assert played.word_for(name) is Memory.NO_ANSWER
+    gone = played.memory.why_not(SECRETS)
+    assert gone is not None
+    assert gone.word is Memory.NO_ANSWER
+    assert played.memory.why_not(GroupResource("apps", "deployments")) is gone
+
+
+def test_a_lost_memory_ends_the_kind_and_no_other() -> None:
+    for answer in (CACHE_LOST, LOST):
+        played = Played(lambda _path, answer=answer: answer)  # type: ignore[misc]
+        played.word_for("a")
+        lost = played.memory.why_not(SECRETS)
+        assert lost is not None
+        assert lost.word is Memory.CACHE_LOST
+        assert played.memory.why_not(GroupResource("", "configmaps")) is None
+
+
+def test_one_object_that_cannot_be_read_is_not_the_kind() -> None:
+    def answer(path: str) -> Reply:
+        if path == "/api/v1/secrets?resourceVersion=0":
+            return Reply(200, b"{}")
+        return LOST if name_in(path) == "bad" else held(name_in(path))
+
+    played = Played(answer)
+    assert [played.word_for(name) for name in ("bad", "a", "bad", "b")] == [
+        Memory.READ_ERROR, Memory.HELD, Memory.READ_ERROR, Memory.HELD,
+    ]  # fmt: skip
+    assert played.memory.why_not(SECRETS) is None
+    for name in ("bad", "bad", "bad"):
+        played.word_for(name)
+    assert played.memory.why_not(SECRETS) is not None
+
+
+def test_rights_that_are_missing_end_the_kind_after_three_and_an_unknown_user_at_once() -> None:
+    played = Played(lambda _path: DENIED)
+    for name in "abc":
+        assert played.memory.why_not(SECRETS) is None
+        assert played.word_for(name) is Memory.DENIED
+    assert played.memory.why_not(SECRETS) is not None
+    unknown = Played(lambda _path: Reply(401, b"{}"))
+    unknown.word_for("a")
+    assert unknown.memory.gone is not None
+
+
+def test_a_version_that_is_not_served_gives_way_to_one_that_is() -> None:
+    group = b'{"kind":"APIGroup","preferredVersion":{"version":"v2"},"versions":[{"version":"v2"},{"version":"v1"}]}'
+    widget = APIObject("example.com", "", "widgets", "shop", "w")
+
+    def answer(path: str) -> Reply:
+        if path == "/apis/example.com":
+            return Reply(200, group)
+        return held(name_in(path), "Widget", "example.com/v1") if "/v1/" in path else Reply(404, b"")
+
+    played = Played(answer)
+    found = played.memory.ask(widget, "")
+    assert found.identity is not None
+    assert found.identity.version == "v1"
+    before = len(played.paths)
+    played.memory.ask(widget, "")
+    assert len(played.paths) == before + 1  # the version is known now
+    older = APIObject("example.com", "v3", "widgets", "shop", "w")
+    assert Played(answer).memory.ask(older, "").word is Memory.HELD
+
+
+def test_a_resource_that_is_not_served_and_versions_that_nobody_tells() -> None:
+    widget = APIObject("example.com", "", "widgets", "shop", "w")
+    none = Played(lambda _path: Reply(404, b""))
+    assert none.memory.ask(widget, "").word is Memory.NOT_SERVED
+    assert none.memory.why_not(GroupResource("example.com", "widgets")) is not None
+    mute = Played(lambda _path: Reply(503, b"", 5))
+    assert mute.memory.ask(widget, "").word is Memory.NO_ANSWER

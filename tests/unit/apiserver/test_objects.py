@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.apiserver.client import open_access
-from etcdfix.apiserver.objects import Answer, APIObject, Foretold, Said, look_for
+from etcdfix.apiserver import client as api_client
+from etcdfix.apiserver.kubeconfig import APIAccess, open_access
+from etcdfix.apiserver.objects import Answer, APIObject, Foretold, read_object
 from etcdfix.testing.certificates import CertificateAuthority
+from tests.support.fixtures import Patch
 from tests.support.kubernetes_api import Answer as Sent
 from tests.support.kubernetes_api import KubernetesAPI, object_answer, read_error, status_answer
 
@@ -20,33 +22,39 @@ NO_READ_ERROR = "it answered 500, and not that it cannot read this value"
 
 
 @pytest.mark.parametrize(
-    ("sent", "said"),
+    ("sent", "answer", "detail"),
     [
-        (object_answer(name="db", uid="u", resourceVersion="17"), Said(Answer.READS_IT, "", "17")),
+        (object_answer(name="db", uid="u", resourceVersion="17"), Answer.READS_IT, ""),
         (
             object_answer(),
-            Said(Answer.NO_ANSWER, "it answered with an empty object, and etcd holds more than that"),
+            Answer.NO_ANSWER,
+            "it answered with an empty object, and etcd holds more than that",
         ),
-        (read_error(), Said(Answer.READ_ERROR, failed=True)),
-        (status_answer(500), Said(Answer.NO_ANSWER, NO_READ_ERROR, failed=True)),
-        (status_answer(404, name="db"), Said(Answer.NOT_FOUND)),
-        (status_answer(404), Said(Answer.NO_ANSWER, "it answered 404, and no Status that names the object")),
-        (
-            status_answer(403),
-            Said(Answer.DENIED, "it does not let the kubeconfig's user get the object (403)"),
-        ),
-        (status_answer(418), Said(Answer.NO_ANSWER, "it answered 418")),
-        (status_answer(503), Said(Answer.NO_ANSWER, "it answered 503", again_after=1)),
-        (status_answer(429), Said(Answer.NO_ANSWER, "it answered 429: it has too much to do", again_after=1)),
+        (read_error(), Answer.READ_ERROR, ""),
+        (status_answer(500), Answer.NO_ANSWER, NO_READ_ERROR),
+        (status_answer(404, name="db"), Answer.NOT_FOUND, ""),
+        (status_answer(404), Answer.NO_ANSWER, "it answered 404, and no Status that names the object"),
+        (status_answer(403), Answer.DENIED, "it does not let the kubeconfig's user get the object (403)"),
+        (status_answer(418), Answer.NO_ANSWER, "it answered 418"),
+        (status_answer(503), Answer.NO_ANSWER, "it answered 503"),
     ],
 )
 def test_what_each_answer_means(
-    authority: CertificateAuthority, tmp_path: Path, sent: Sent, said: Said
+    authority: CertificateAuthority,
+    tmp_path: Path,
+    monkeypatch: Patch,
+    sent: Sent,
+    answer: Answer,
+    detail: str,
 ) -> None:
+    monkeypatch.setattr(api_client, "sleep", lambda _seconds: None)
     with KubernetesAPI(authority) as api:
         api.instead[PATH] = sent
-        access = open_access(str(api.kubeconfig(tmp_path)), None, timeout_seconds=30, request_seconds=15)
-        assert look_for(access.server(api.url), THING, certain=True, foretold=Foretold("")) == said
+        access = open_access(APIAccess(api.kubeconfig(tmp_path)), timeout_seconds=30, request_seconds=15)
+        said = read_object(access.server(api.url), THING, foretold=Foretold(""))
+        assert (said.server, said.answer, said.detail) == (api.url, answer, detail)
+        assert said.resource_version == ("17" if answer is Answer.READS_IT else "")
+        assert said.passing is (sent.status == 503)
         assert str(THING) == "secrets shop/db"
         access.close()
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from etcdfix.apiserver import recovery
-from etcdfix.apiserver.errors import AuthorizationRefused, KubeconfigInvalid
-from etcdfix.apiserver.recovery import ServerSigns, Sign, look_until_well
-from etcdfix.apiserver.servers import APIAccess
+from etcdfix.apiserver.client import AuthorizationRefused
+from etcdfix.apiserver.kubeconfig import APIAccess, KubeconfigInvalid
+from etcdfix.apiserver.recovery import Sign, watch_recovery
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.fixtures import Patch
 from tests.support.kubernetes_api import TOKEN, Answer, KubernetesAPI, status_answer
@@ -22,7 +22,7 @@ NOT_READY = Answer(
     500,
     b"[+]ping ok\n[-]informer-sync failed: reason withheld\n[-]poststarthook/x failed: y\nreadyz check failed\n",
 )
-WELL = tuple(Sign(what, "works") for what in ("LIST", "resourceVersion=0", "/readyz"))
+WELL = ["LIST works", "resourceVersion=0 works", "/readyz works"]
 
 
 @pytest.fixture
@@ -34,6 +34,10 @@ def api(authority: CertificateAuthority) -> Iterator[KubernetesAPI]:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: Patch) -> None:
     monkeypatch.setattr(recovery, "_REQUEST_SECONDS", 2.0)
+
+
+def texts(signs: list[Sign]) -> list[str]:
+    return [f"{sign.request} {sign.text}" for sign in signs]
 
 
 class Clock:
@@ -60,16 +64,15 @@ def clock(monkeypatch: Patch) -> Clock:
 
 def look(
     api: KubernetesAPI, folder: Path, *servers: str, collection: str = SECRETS, seconds: float = 60
-) -> tuple[ServerSigns, ...]:
+) -> list[Sign]:
     access = APIAccess(api.kubeconfig(folder))
-    return look_until_well(access, servers or [api.url], collection, seconds=seconds)
+    return watch_recovery(access, servers or [api.url], collection, seconds=seconds)[0]
 
 
 def test_well_after_a_while(api: KubernetesAPI, tmp_path: Path, clock: Clock) -> None:
     good = Answer(200, b"{}")
     api.before = {CACHED: [status_answer(429), status_answer(429), good], "/readyz": [NOT_READY, good]}
-    (found,) = look(api, tmp_path)
-    assert found.signs == WELL
+    assert texts(look(api, tmp_path)) == WELL
     assert clock.pauses == 2
     # What is well is not asked for again: a list of everything is dear.
     asked = [request.path for request in api.requests]
@@ -80,14 +83,12 @@ def test_what_stays_bad_is_named(api: KubernetesAPI, tmp_path: Path, clock: Cloc
     api.instead = {
         SECRETS: status_answer(500, "secret words"), CACHED: status_answer(429), "/readyz": NOT_READY,
     }  # fmt: skip
-    (found,) = look(api, tmp_path, seconds=0)
+    found = look(api, tmp_path, seconds=0)
     assert clock.pauses == 0
-    assert found.failing
-    assert found.signs == (
-        Sign("LIST", "answers 500", failing=True),
-        Sign("resourceVersion=0", "answers 429", failing=True),
-        Sign("/readyz", "fails: informer-sync, poststarthook/x", failing=True),
-    )
+    assert all(sign.failing for sign in found)
+    assert texts(found) == [
+        "LIST answers 500", "resourceVersion=0 answers 429", "/readyz fails: informer-sync, poststarthook/x",
+    ]  # fmt: skip
 
 
 def test_what_may_not_be_seen_is_not_waited_for(api: KubernetesAPI, tmp_path: Path, clock: Clock) -> None:
@@ -96,10 +97,10 @@ def test_what_may_not_be_seen_is_not_waited_for(api: KubernetesAPI, tmp_path: Pa
         CACHED: status_answer(401),
         "/readyz": Answer(404, b"404 page not found\n"),
     }
-    (found,) = look(api, tmp_path)
+    found = look(api, tmp_path)
     assert clock.pauses == 0
-    assert not found.failing
-    assert [sign.text for sign in found.signs] == [
+    assert not any(sign.failing for sign in found)
+    assert [sign.text for sign in found] == [
         "may not be looked at by this user (403)",
         "may not be looked at by this user (401)",
         "is not served (404)",
@@ -112,8 +113,8 @@ def test_servers_are_looked_at_side_by_side_and_only_as_long_as_needed(
     with KubernetesAPI(authority) as other:
         other.before = {"/readyz": [NOT_READY, Answer(200, b"ok")]}
         found = look(api, tmp_path, api.url, other.url)
-    assert [one.server for one in found] == [api.url, other.url]
-    assert not any(one.failing for one in found)
+    assert [sign.server for sign in found] == [api.url] * 3 + [other.url] * 3
+    assert not any(sign.failing for sign in found)
     assert clock.pauses == 1
     assert len(api.asked("/readyz")) == 1
 
@@ -121,25 +122,27 @@ def test_servers_are_looked_at_side_by_side_and_only_as_long_as_needed(
 @pytest.mark.parametrize("switch", ["stall", "drip", "hang_up"])
 def test_a_server_that_does_not_answer(api: KubernetesAPI, tmp_path: Path, switch: str) -> None:
     getattr(api, switch).add(SECRETS)
-    (found,) = look(api, tmp_path, seconds=0)
-    assert found.failing is (switch != "drip")  # its status came, and that is all that is wanted
+    found = look(api, tmp_path, seconds=0)
+    assert any(sign.failing for sign in found) is (
+        switch != "drip"
+    )  # its status came, and that is all that is wanted
 
 
 def test_a_server_that_does_not_stop_talking(api: KubernetesAPI, tmp_path: Path) -> None:
     api.drip.add("/readyz")
-    (found,) = look(api, tmp_path, seconds=0)
-    assert [sign.text for sign in found.signs] == ["works", "works", "no answer within 2 s"]
+    found = look(api, tmp_path, seconds=0)
+    assert [sign.text for sign in found] == ["works", "works", "no answer within 2 s"]
 
 
 def test_checks_with_hostile_names_are_not_repeated(api: KubernetesAPI, tmp_path: Path) -> None:
     api.instead["/readyz"] = Answer(500, b"[-]\x1b[31mred failed\n[-]etcd\x1b[0m failed\n")
-    (found,) = look(api, tmp_path, seconds=0)
-    assert found.signs[-1].text == "fails: etcd"
+    found = look(api, tmp_path, seconds=0)
+    assert found[-1].text == "fails: etcd"
 
 
 def test_a_server_that_nothing_vouches_for(api: KubernetesAPI, tmp_path: Path) -> None:
-    (found,) = look(api, tmp_path, "http://127.0.0.1:1", seconds=0)
-    assert {sign.text for sign in found.signs} == {
+    found = look(api, tmp_path, "http://127.0.0.1:1", seconds=0)
+    assert {sign.text for sign in found} == {
         "nothing proves that http://127.0.0.1:1 is the API server: the kubeconfig asks for no verified TLS"
     }
 
@@ -154,8 +157,8 @@ def test_a_server_whose_certificate_has_another_name(
             config["clusters"][0]["cluster"]["server"] = f"https://localhost:{api.port}"
 
         access = APIAccess(api.kubeconfig(tmp_path, change=by_name))
-        (found,) = look_until_well(access, [other.url], SECRETS, seconds=0)
-    assert found.signs == WELL
+        found, _ = watch_recovery(access, [other.url], SECRETS, seconds=0)
+    assert texts(found) == WELL
 
 
 def test_another_name_is_not_tried_where_the_certificate_is_not_the_trouble(
@@ -168,13 +171,13 @@ def test_another_name_is_not_tried_where_the_certificate_is_not_the_trouble(
             config["clusters"][0]["cluster"]["server"] = f"https://localhost:{api.port}"
 
         access = APIAccess(api.kubeconfig(tmp_path, change=by_name))
-        (found,) = look_until_well(access, [other.url], SECRETS, seconds=0)
-        assert [sign.failing for sign in found.signs] == [False, False, True]
+        found, _ = watch_recovery(access, [other.url], SECRETS, seconds=0)
+        assert [sign.failing for sign in found] == [False, False, True]
         assert len(other.asked("/readyz")) == 1
 
 
 def test_credentials_that_cannot_be_had(api: KubernetesAPI, tmp_path: Path) -> None:
     access = APIAccess(api.kubeconfig(tmp_path), "no-such-context")
     with pytest.raises((AuthorizationRefused, KubeconfigInvalid)) as caught:
-        look_until_well(access, [api.url], SECRETS)
+        watch_recovery(access, [api.url], SECRETS)
     assert TOKEN not in str(caught.value)

@@ -14,8 +14,7 @@ from typing import Any, cast
 import pytest
 
 from etcdfix.apiserver.client import NoReply, RefusalReason, Reply, Server
-from etcdfix.apiserver.holders import Standing, loaded_configuration, revision_seen_by
-from etcdfix.apiserver.patience import pause_seconds
+from etcdfix.apiserver.reading import SeenRevision, loaded_configuration, revision_seen_by
 from tests.support.golden import golden_folder, needs_golden
 
 LEASES = "/apis/coordination.k8s.io/v1/leases?limit=1"
@@ -33,8 +32,8 @@ class Played:
         self._answers = answers
         self.asked: list[str] = []
 
-    def send(self, method: str, path: str, *, accept: str, longest: int) -> Reply | NoReply:
-        assert (method, longest > 0) == ("GET", True)
+    def ask(self, path: str, *, accept: str, longest: int) -> Reply | NoReply:
+        assert longest > 0
         assert accept == "text/plain" if path == METRICS else "PartialObjectMetadataList" in accept
         self.asked.append(path)
         return self._answers[path]
@@ -51,15 +50,19 @@ def listed(revision: object) -> Reply:
 @pytest.mark.parametrize(
     ("first", "second", "said"),
     [
-        (listed("1234"), None, Standing(1234)),
-        (SILENCE, None, Standing(why="no answer within 3 s")),
+        (listed("1234"), None, SeenRevision(1234)),
+        (SILENCE, None, SeenRevision(why="no answer within 3 s")),
         (
             Reply(403, b"never shown"),
             Reply(500, b"never shown"),
-            Standing(why="a list of /api/v1/namespaces was answered with 403"),
+            SeenRevision(why="a list of /api/v1/namespaces was answered with 403"),
         ),
         *[
-            (reply, None, Standing(why="its answer to a list of /api/v1/namespaces could not be understood"))
+            (
+                reply,
+                None,
+                SeenRevision(why="its answer to a list of /api/v1/namespaces could not be understood"),
+            )
             for reply in (
                 *(Reply(200, body) for body in (None, b"{}", b"never shown")),
                 *(listed(odd) for odd in ("", "12a", 7)),
@@ -68,7 +71,7 @@ def listed(revision: object) -> Reply:
     ],
 )
 def test_at_which_revision_a_server_finds_its_datastore(
-    first: Reply | NoReply, second: Reply | None, said: Standing
+    first: Reply | NoReply, second: Reply | None, said: SeenRevision
 ) -> None:
     played = Played({NAMESPACES: first, **({LEASES: second} if second is not None else {})})
     assert revision_seen_by(played.server) == said
@@ -91,13 +94,6 @@ def test_what_is_no_digest_of_a_configuration(line: str) -> None:
 @pytest.mark.parametrize("reply", [Reply(403, b"no"), Reply(200, None), SILENCE])
 def test_a_server_that_tells_no_metrics(reply: Reply | NoReply) -> None:
     assert loaded_configuration(Played({METRICS: reply}).server) == ""
-
-
-@pytest.mark.parametrize(
-    ("retry_after", "seconds"), [(None, 1), (0, 1), (-5, 1), (1, 1), (7, 7), (30, 30), (31, 30), (10**9, 30)]
-)
-def test_a_server_says_how_long_to_wait_within_bounds(retry_after: int | None, seconds: int) -> None:
-    assert pause_seconds(retry_after) == seconds
 
 
 def recorded() -> Iterator[dict[str, Any]]:

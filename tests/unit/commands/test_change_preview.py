@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.apiserver.authorization import Authorization
-from etcdfix.apiserver.objects import Answer
-from etcdfix.apiserver.servers import ServerAnswer, ServerAnswers
+from etcdfix.apiserver.objects import Answer, ServerAnswer
+from etcdfix.apiserver.permissions import Authorization
+from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.commands.changing.outcome import outcome_report
 from etcdfix.commands.changing.preview import WARNINGS, deletion_preview
 from etcdfix.examine.maybe_newer import SimilarCounts

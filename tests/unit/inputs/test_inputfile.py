@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from etcdfix.apiserver.client import open_access
+from etcdfix.apiserver.kubeconfig import APIAccess, open_access
 from etcdfix.encryption.config import load_configuration
 from etcdfix.inputs.inputfile import STANDARD_INPUT, mapped_input, open_input, read_input
 from etcdfix.inputs.manifest import load_manifest
@@ -41,7 +41,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "manifest": load_manifest,
     "backup": read_backup,
     "certificate": lambda path: tls._read(str(path), "--cacert"),
-    "kubeconfig": lambda path: open_access(str(path), None, timeout_seconds=5, request_seconds=5),
+    "kubeconfig": lambda path: open_access(APIAccess(path), timeout_seconds=5, request_seconds=5),
     "snapshot": SnapshotSource,
 }
 

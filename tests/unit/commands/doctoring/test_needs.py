@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.apiserver.errors import AuthorizationRefused
-from etcdfix.apiserver.servers import APIAccess
+from etcdfix.apiserver.client import AuthorizationRefused
+from etcdfix.apiserver.kubeconfig import APIAccess
 from etcdfix.commands.doctoring import needs as module
 from etcdfix.commands.doctoring.needs import (
     check_audit_log,

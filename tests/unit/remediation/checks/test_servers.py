@@ -9,9 +9,10 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from etcdfix.apiserver.authorization import Authorization
-from etcdfix.apiserver.objects import Answer
-from etcdfix.apiserver.servers import APIAccess, ServerAnswer, ServerAnswers
+from etcdfix.apiserver.kubeconfig import APIAccess
+from etcdfix.apiserver.objects import Answer, ServerAnswer
+from etcdfix.apiserver.permissions import Authorization
+from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.examine.maybe_newer import SimilarCounts
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.damage import Damage

@@ -77,12 +77,10 @@ def compared(
 ) -> tuple[bool, list[str], list[str]]:
     """Return whether etcd differs, doubts and notes, where a server reads the object so."""
     monkeypatch.setattr(patch, "read_saved", lambda _folder, _saved: json.dumps(SAVED).encode())
-    all_servers = SimpleNamespace(within=lambda _ask: None if answer is None else Reply(200, answer))
-    ground: Any = SimpleNamespace(
-        all_servers=all_servers, rescued="", cluster=SimpleNamespace(now=None, examiner=None)
-    )
+    ground: Any = SimpleNamespace(rescued="", cluster=SimpleNamespace(now=None, examiner=None))
     held: Any = SimpleNamespace(exact="one")
-    holder: Any = SimpleNamespace(server=SimpleNamespace(send=print, address="https://p1"), path="/x")
+    server = SimpleNamespace(address="https://p1", send=lambda *_request, **_how: Reply(200, answer))
+    holder: Any = SimpleNamespace(server=server, memory=SimpleNamespace(path="/x"))
     found: Any = SimpleNamespace(stored=SimpleNamespace(mod_revision=9))
     doubts: list[str] = []
     notes: list[str] = []

@@ -13,8 +13,15 @@ from __future__ import annotations
 
 import msgspec
 
-from etcdfix.apiserver.client import RefusalReason, Reply, Server, decode, malformed, shorten
-from etcdfix.apiserver.errors import AuthorizationRefused
+from etcdfix.apiserver.client import (
+    AuthorizationRefused,
+    RefusalReason,
+    Reply,
+    Server,
+    decode,
+    malformed,
+    shorten,
+)
 from etcdfix.apiserver.objects import APIObject, Served
 from etcdfix.model.model import ClusterIdentity, GroupResource, KnownBy
 from etcdfix.text.safetext import quote_command
@@ -106,7 +113,7 @@ def authorize(
     return Authorization(user_name=user_name, server=server.address, kube_system_uid=cluster.uid, verbs=verbs)
 
 
-def authorize_all(server: Server, *, group: str, resource: str) -> str:
+def authorize_all(server: Server, resource: GroupResource) -> str:
     """Ask a server for both permissions on every object of a resource, in every namespace.
 
     Who may delete a single object by its name alone gets a no here, and :func:`authorize` would be told yes.
@@ -119,7 +126,7 @@ def authorize_all(server: Server, *, group: str, resource: str) -> str:
     """
     user_name = _user_name(server)
     for verb in VERBS:
-        _check_access(server, verb, APIObject(group, "", resource, "", ""))
+        _check_access(server, verb, APIObject(resource.group, "", resource.resource, "", ""))
     return user_name
 
 

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.apiserver import holders as holders_module
-from etcdfix.apiserver.client import Server
-from etcdfix.apiserver.errors import AuthorizationRefused
-from etcdfix.apiserver.holders import authorize_by_first, read_by_each, remembered_by_each
-from etcdfix.apiserver.memory import Memory
+from etcdfix.apiserver import memory, reading
+from etcdfix.apiserver.client import AuthorizationRefused, Server
+from etcdfix.apiserver.kubeconfig import APIAccess
+from etcdfix.apiserver.memory import Memory, remembered_by_each
 from etcdfix.apiserver.objects import Answer, APIObject
-from etcdfix.apiserver.servers import Absent, AllServers, APIAccess, open_all_servers
-from etcdfix.model.errors import EtcdfixError
+from etcdfix.apiserver.reading import read_by_each
+from etcdfix.apiserver.servers import Absent, AllServers, open_all_servers
 from etcdfix.model.model import ClusterIdentity
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.apiserver import MemoryStore, StandIn
@@ -51,7 +50,7 @@ def test_one_that_kept_its_memory_and_one_that_was_started_since(
         assert [said.answer for said in read_by_each(all_servers, ONE)] == [Answer.READ_ERROR] * 2
         first, second = remembered_by_each(all_servers, ONE)
     assert (first.server.address, first.memory.word) == (server.url, Memory.HELD)
-    assert first.path == "/api/v1/namespaces/shop/secrets/one"
+    assert first.memory.path == "/api/v1/namespaces/shop/secrets/one"
     assert first.memory.identity is not None
     assert not first.may_hold
     assert (second.server.address, second.memory.word, second.may_hold) == (
@@ -64,7 +63,7 @@ def test_versions_are_tried_until_one_is_held(server: StandIn, tmp_path: Path) -
     server.wait()
     with asked(server, tmp_path) as all_servers:
         (found,) = remembered_by_each(all_servers, APIObject("apps", "v1beta1", "deployments", "shop", "web"))
-        assert (found.memory.word, found.path) == (
+        assert (found.memory.word, found.memory.path) == (
             Memory.HELD,
             "/apis/apps/v1/namespaces/shop/deployments/web",
         )
@@ -83,42 +82,14 @@ def test_those_that_cannot_be_asked_stand_among_the_answers(server: StandIn, tmp
     ]
 
 
-@pytest.mark.parametrize(("busy", "answer"), [(2, Answer.READ_ERROR), (3, Answer.NO_ANSWER)])
-def test_one_that_has_too_much_to_do_is_asked_again(
-    server: StandIn,
-    authority: CertificateAuthority,
-    tmp_path: Path,
-    monkeypatch: Patch,
-    busy: int,
-    answer: Answer,
-) -> None:
-    waited: list[float] = []
-    monkeypatch.setattr(holders_module, "sleep", waited.append)
-    with (
-        StandIn(authority, store=server.store, configuration=NEW, furnished=False) as other,
-        asked(server, tmp_path, other) as all_servers,
-    ):
-        server.behaviour.overloaded, server.behaviour.patience = busy, 0.1
-        other.requests.clear()
-        said = read_by_each(all_servers, ONE)
-        assert ([each.answer for each in said], len(other.requests)) == ([answer, Answer.READ_ERROR], 1)
-        assert [each.passing for each in said] == [answer is Answer.NO_ANSWER, False]
-        assert waited == [1, 1]
-        server.behaviour.overloaded = busy
-        first, second = remembered_by_each(all_servers, ONE)
-        assert first.memory.word is (Memory.OVERLOADED if busy == 3 else Memory.HELD)
-        assert second.memory.word is Memory.READ_ERROR
-        assert waited == [1] * 4
-
-
 def test_a_failure_that_nobody_foresaw_is_no_answer(
     server: StandIn, tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    def broken(_server: Server, _thing: APIObject, **_more: object) -> None:
+    def broken(_server: Server, thing: APIObject, **_more: object) -> None:
         raise ZeroDivisionError("never-to-be-shown")
 
-    monkeypatch.setattr(holders_module, "look_for", broken)
-    monkeypatch.setattr(holders_module, "served_versions", broken)
+    monkeypatch.setattr(reading, "read_object", broken)
+    monkeypatch.setattr(memory, "remember", broken)
     with asked(server, tmp_path) as all_servers:
         (said,) = read_by_each(all_servers, ONE)
         assert (said.answer, said.detail) == (Answer.NO_ANSWER, "ZeroDivisionError")
@@ -127,21 +98,9 @@ def test_a_failure_that_nobody_foresaw_is_no_answer(
 
 
 def test_what_forbids_to_go_on_is_raised(server: StandIn, tmp_path: Path, monkeypatch: Patch) -> None:
-    def forbids(_server: Server, _thing: APIObject, **_more: object) -> None:
+    def forbids(_server: Server, thing: APIObject, **_more: object) -> None:
         raise AuthorizationRefused("no", reason="other-cluster")
 
-    monkeypatch.setattr(holders_module, "look_for", forbids)
+    monkeypatch.setattr(reading, "read_object", forbids)
     with asked(server, tmp_path) as all_servers, pytest.raises(AuthorizationRefused, match="no"):
         read_by_each(all_servers, ONE)
-
-
-def test_permissions_are_asked_by_name(server: StandIn, tmp_path: Path) -> None:
-    with asked(server, tmp_path) as all_servers:
-        allowed = authorize_by_first(all_servers, ONE, ("patch", "get"))
-        assert (allowed.server, allowed.verbs) == (server.url, ("patch", "get"))
-        server.behaviour.denied.add(("patch", "secrets"))
-        with pytest.raises(AuthorizationRefused, match="denies the permission to patch secrets shop/one"):
-            authorize_by_first(all_servers, ONE, ("patch", "get"))
-        all_servers.servers.clear()
-        with pytest.raises(EtcdfixError, match="no API server of this cluster can be asked"):
-            authorize_by_first(all_servers, ONE, ("patch",))

@@ -7,7 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.apiserver.authorization import (
+from etcdfix.apiserver.client import AuthorizationRefused, RefusalReason
+from etcdfix.apiserver.kubeconfig import APIAccess, open_access
+from etcdfix.apiserver.objects import APIObject
+from etcdfix.apiserver.permissions import (
     UNKNOWN_USER,
     UNSAFE_DELETE_VERB,
     VERBS,
@@ -16,10 +19,7 @@ from etcdfix.apiserver.authorization import (
     authorize_all,
     check_cluster,
 )
-from etcdfix.apiserver.client import RefusalReason, open_access
-from etcdfix.apiserver.errors import AuthorizationRefused
-from etcdfix.apiserver.objects import APIObject
-from etcdfix.model.model import ClusterIdentity
+from etcdfix.model.model import ClusterIdentity, GroupResource
 from etcdfix.testing.certificates import CertificateAuthority
 from tests.support.kubernetes_api import (
     ACCESS_REVIEW,
@@ -45,7 +45,7 @@ HERE = ClusterIdentity.by_uid(UID)
 
 def ask(kubeconfig: Path, *, cluster: ClusterIdentity = HERE, **options: Any) -> Authorization:
     thing = APIObject("apps", "v1", "deployments", "shop", "web")
-    access = open_access(str(kubeconfig), None, timeout_seconds=30, request_seconds=15)
+    access = open_access(APIAccess(kubeconfig), timeout_seconds=30, request_seconds=15)
     try:
         server = access.server(access.url)
         check_cluster(server, cluster)
@@ -204,17 +204,17 @@ def test_a_name_that_is_not_told(api: KubernetesAPI, tmp_path: Path, instead: An
 
 
 def test_every_object_of_a_resource_is_asked_for_without_a_name(api: KubernetesAPI, tmp_path: Path) -> None:
-    access = open_access(str(api.kubeconfig(tmp_path)), None, timeout_seconds=30, request_seconds=15)
+    access = open_access(APIAccess(api.kubeconfig(tmp_path)), timeout_seconds=30, request_seconds=15)
     try:
         server = access.server(access.url)
-        assert authorize_all(server, group="", resource="secrets") == api.user
+        assert authorize_all(server, GroupResource("", "secrets")) == api.user
         asked = [r.body["spec"]["resourceAttributes"] for r in api.requests if r.path == ACCESS_REVIEW]
         assert asked == [{"resource": "secrets", "verb": verb} for verb in VERBS]
         api.denied = {"delete"}
         with pytest.raises(
             AuthorizationRefused, match="denies the permission to delete every object of secrets"
         ) as no:
-            authorize_all(server, group="", resource="secrets")
+            authorize_all(server, GroupResource("", "secrets"))
         assert no.value.hint == "kubectl --kubeconfig FILE auth can-i delete secrets --all-namespaces"
     finally:
         access.close()

@@ -30,7 +30,7 @@ from etcdfix.report.plan import DeletionPlan, PlanEntry, PlanGroup, PlanSource, 
 from etcdfix.report.planfile import sealed
 from etcdfix.report.rows import Rows
 from etcdfix.report.saved_report import SavedReport
-from etcdfix.sources.base import Indexed, Source
+from etcdfix.sources.base import Source
 from etcdfix.text.commands import RunOptions
 from etcdfix.text.safetext import quote_command
 
@@ -81,7 +81,7 @@ def build_plan(
     # A live etcd tells of earlier generations only by a watch for each key; a file has them at hand.
     file = description.type != "etcd"
     # Where only the present value is kept, there are none.
-    has_earlier = source.has_several if file and isinstance(source, Indexed) else lambda _key: file
+    has_earlier = source.has_several
     builder = IndexBuilder(examiner, source)
     extracted: Extracted[ObjectExtract | None] = Extracted(
         examiner, GRAPH_EXTRACTION, builder.extraction_setup()

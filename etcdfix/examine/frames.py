@@ -68,7 +68,7 @@ class Knowledge(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Question(msgspec.Struct, frozen=True, array_like=True):
-    """A page, as :func:`~etcdfix.sources.passedpages.pass_on` gives it, and what is known when it is given."""
+    """A page, as :func:`~etcdfix.sources.pages.passed_on` takes it, and what is known when it is given."""
 
     knowledge: tuple[Knowledge, ...]
     kind: bytes

@@ -32,7 +32,6 @@ from etcdfix.model.model import StoredValue
 from etcdfix.sources.base import Source
 from etcdfix.sources.etcd.endpoints import parse_endpoint
 from etcdfix.sources.pages import Page
-from etcdfix.sources.passedpages import pass_on
 
 D = TypeVar("D")
 
@@ -184,8 +183,7 @@ class Helpers:
             )
             for opener in self._providers.values()
         )
-        kind, raw = pass_on(page)
-        return encode(Question(knowledge, kind, memoryview(raw)))
+        return encode(Question(knowledge, page.kind, memoryview(page.raw())))
 
     def _told(
         self, page: Page, answer: Answer[Examination], counts: PlainCounts | None

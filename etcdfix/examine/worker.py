@@ -27,7 +27,7 @@ from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.model.model import StoredValue
 from etcdfix.model.storagekey import StorageLayout
 from etcdfix.sources.bbolt.page import Image
-from etcdfix.sources.passedpages import passed_on
+from etcdfix.sources.pages import passed_on
 
 D = TypeVar("D")
 

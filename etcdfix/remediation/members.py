@@ -31,7 +31,7 @@ from etcdfix.sources.etcd.channel import ReadOnlyChannel, RpcError, open_channel
 from etcdfix.sources.etcd.client import ClusterMember, EtcdClient
 from etcdfix.sources.etcd.endpoints import Endpoint, parse_endpoint
 from etcdfix.sources.etcd.failures import CallFailed, FailureKind, classify
-from etcdfix.sources.rangepage import stored_of
+from etcdfix.sources.pages import stored_of
 from etcdfix.wire.etcd import ALARM, LEASE_TIME_TO_LIVE, RANGE, alarm_query, message
 
 PATIENCE_SECONDS = 3.0

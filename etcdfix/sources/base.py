@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
-from types import TracebackType
-from typing import Protocol, Self, runtime_checkable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final, Protocol, Self
 
 import msgspec
 
 from etcdfix.model.model import KeptRevision, StoredValue
 from etcdfix.model.storagekey import StorageLayout
-from etcdfix.sources.pages import Page
+from etcdfix.sources.pages import Page, paged, values_of
+
+MAX_PROBLEMS: Final = 100
+"""Problems told one by one; beyond that they are counted."""
+
+DAMAGE_NOTE: Final = (
+    "what cannot be read may hide newer revisions: a key may be missing, show an older value,"
+    " or appear although it was deleted"
+)
+"""Stands last among the problems where part of the data was lost."""
+
+_MAX_COUNTED: Final = 100_000
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -57,7 +67,7 @@ class Source(Protocol):
     """Something that holds Kubernetes' keys. It cannot write: there is no verb for it.
 
     The constructor opens it. That, and whatever reads, raises :class:`SourceError` where nothing (more)
-    can be read at all.
+    can be read at all. A source defines :meth:`pages` or :meth:`current`; each follows from the other.
     """
 
     def describe(self) -> SourceDescription:
@@ -66,7 +76,7 @@ class Source(Protocol):
 
     def pages(self, prefix: bytes) -> Iterator[Page]:
         """Yield what :meth:`current` does, in pages."""
-        ...
+        return paged(self.current(prefix))
 
     def current(self, prefix: bytes) -> Iterator[StoredValue]:
         """Yield the current value of every key that starts with ``prefix``, in byte order of the keys.
@@ -74,7 +84,7 @@ class Source(Protocol):
         "Current" means: at the revision that the source is pinned to. Damage that hides part of the data
         does not raise; it is added to :attr:`problems` and what can be reached goes on.
         """
-        ...
+        return values_of(self.pages(prefix))
 
     def get(self, key: bytes) -> StoredValue | None:
         """Return one key's current value, or None."""
@@ -116,7 +126,11 @@ class Source(Protocol):
 
     def aside(self) -> AbstractContextManager[None]:
         """Look up, inside, what no report rests on: where etcd compacts meanwhile, :meth:`describe` does not change."""
-        ...
+        return nullcontext()
+
+    def has_several(self, key: bytes) -> bool:  # noqa: ARG002 - for sources that can tell
+        """Say whether more than one revision of a key may be kept; False where only asking for each would tell."""
+        return False
 
     def estimate(self) -> int:
         """Return about how many keys there are, for a progress display; 0 when unknown."""
@@ -130,26 +144,42 @@ class Source(Protocol):
     @property
     def page_file(self) -> int | None:
         """Descriptor of the file that :meth:`pages` name places in; None where they hold their values."""
-        ...
+        return None
 
     def close(self) -> None:
         """Let go of the file or the connection."""
         ...
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
-@runtime_checkable
-class Indexed(Source, Protocol):
-    """A source with an index of all revisions."""
+class ProblemList:
+    """What a source could not read, as distinct sentences for a report: the first hundred, and how many more."""
 
-    def has_several(self, key: bytes) -> bool:
-        """Say whether more than one revision of a key is kept, without reading their values."""
-        ...
+    def __init__(self) -> None:
+        self._sentences: dict[str, None] = {}
+        self._further: set[int] = set()
+
+    def add(self, sentence: str) -> None:
+        """Add one, unless it is there: several walks meet the same damage."""
+        if sentence in self._sentences:
+            return
+        if len(self._sentences) < MAX_PROBLEMS:
+            self._sentences[sentence] = None
+        elif len(self._further) < _MAX_COUNTED:
+            self._further.add(hash(sentence))
+
+    def sentences(self) -> list[str]:
+        """Return what was added, in order, and how many more there were."""
+        further = len(self._further)
+        if not further:
+            return list(self._sentences)
+        count = f"at least {further}" if further >= _MAX_COUNTED else str(further)
+        return [*self._sentences, f"{count} more problems like these were found"]
 
 
 def has_keys(source: Source, layout: StorageLayout) -> bool:

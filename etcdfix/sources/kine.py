@@ -14,20 +14,16 @@ Format:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from etcdfix.model.closing import Closing
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import KeptRevision, Revision, StoredValue
 from etcdfix.model.storagekey import API_SERVICE_PATH, CRD_PATH, display
-from etcdfix.sources.base import Segment, SourceDescription
+from etcdfix.sources.base import DAMAGE_NOTE, ProblemList, Segment, Source, SourceDescription
 from etcdfix.sources.errors import RevisionCompacted
-from etcdfix.sources.kinetable import COMPACT_ROW, KineTable, Names, Row
-from etcdfix.sources.pages import Page, paged
-from etcdfix.sources.problems import DAMAGE_NOTE, ProblemList
+from etcdfix.sources.kinetable import COMPACT_ROW, KineTable, Row
 from etcdfix.text.words import counted
 
 OWN_KEYS: Final = frozenset({COMPACT_ROW, b"compact_rev_key_apiserver"})
@@ -36,6 +32,7 @@ second, in a form of its own."""
 
 
 _DEFINITIONS: Final = (f"/{CRD_PATH}/".encode(), f"/{API_SERVICE_PATH}/".encode())
+"""Read before one object is shown: what is missing of them is no problem of that object."""
 
 
 def _ignore(_notice: str) -> None:
@@ -53,8 +50,8 @@ def _each_once(tell: Callable[[str], None]) -> Callable[[str], None]:
     return tell_once
 
 
-class KineSource(Closing):
-    """The keys of one SQLite file of kine at one revision; implements :class:`etcdfix.sources.base.Source`.
+class KineSource(Source):
+    """The keys of one SQLite file of kine at one revision.
 
     Whatever reads raises :class:`SourceError` where a row, or the copy, cannot be read.
 
@@ -83,7 +80,6 @@ class KineSource(Closing):
         self._path = path
         self._on_notice = _each_once(on_notice)
         self._problems = ProblemList()
-        self._learned: set[bytes] = set()
         self._table = KineTable(path)
         self._newest, self._compacted = self._table.newest, self._table.compacted
         self._damaged = bool(self._table.faults)
@@ -155,30 +151,27 @@ class KineSource(Closing):
             integrity=integrity,
         )
 
-    def pages(self, prefix: bytes) -> Iterator[Page]:
-        """Yield what :meth:`current` does, in pages."""
-        return paged(self.current(prefix))
-
-    def aside(self) -> AbstractContextManager[None]:
-        """Do nothing: no revision is compacted here."""
-        return nullcontext()
-
-    @property
-    def page_file(self) -> None:
-        """None: pages hold their values."""
-        return
-
     def current(self, prefix: bytes) -> Iterator[StoredValue]:
         """Yield what stood under every key that starts with ``prefix`` at the pinned revision, in byte order of keys.
 
         Rows that cannot be read become problems, and what comes behind them is read all the same.
         """
-        self._tell_compacted(prefix)
+        if self._revision < self._compacted and not prefix.endswith(_DEFINITIONS):
+            self._problems.add(
+                f"revision {self._revision} was compacted, up to {self._compacted}: what has no row and no old_value "
+                "from then is missing"
+            )
         read = 0
         try:
-            for around in self._table.names(prefix, self._revision):
+            for key, newest, following in self._table.names(prefix, self._revision):
                 read += 1
-                found = self._guarded(around)
+                try:
+                    found = self._stood(key, self._revision, newest, following)
+                except RevisionCompacted:
+                    continue  # told once, for all
+                except SourceError as exc:
+                    self._lose(f"key {display(key)} could not be read: {exc.message}")
+                    continue
                 if found is not None:
                     yield found
         except SourceError as exc:
@@ -190,15 +183,15 @@ class KineSource(Closing):
         """Return what stood under one key at the pinned revision, or None.
 
         Raises:
-            RevisionCompacted: It is below the compacted one, and of this key nothing is known from then.
+            RevisionCompacted: The row that stood then is gone, and nothing says what it held.
             SourceError: It cannot be read.
         """
-        return self._at(key, self._revision)
+        return self._stood(key, self._revision, *self._table.around(key, self._revision))
 
     def before(self, key: bytes, revision: int) -> StoredValue | None:
         """Return what a key held just before a main revision; None where it held nothing, or that is not kept."""
         try:
-            return self._at(key, revision - 1)
+            return self._stood(key, revision - 1, *self._table.around(key, revision - 1))
         except RevisionCompacted:
             return None
 
@@ -222,6 +215,10 @@ class KineSource(Closing):
         if key in OWN_KEYS:
             return
         yield from self._events(self._table.rows_of(key))
+
+    def has_several(self, key: bytes) -> bool:  # noqa: ARG002 - a row may hold the value of one that is gone
+        """Say that any key may have several."""
+        return True
 
     def superseded(self) -> Iterator[StoredValue]:
         """Yield every value that is kept in a row or as an ``old_value``, and is not what :meth:`current` yields."""
@@ -251,56 +248,26 @@ class KineSource(Closing):
 
     # What stood where
 
-    def _tell_compacted(self, prefix: bytes) -> None:
-        """Say once that a walk cannot show all that stood at a compacted revision."""
-        if self._revision >= self._compacted:
-            return
-        if prefix.endswith(_DEFINITIONS) and prefix not in self._learned:
-            self._learned.add(prefix)
-            return
-        self._problems.add(
-            f"revision {self._revision} was compacted, up to {self._compacted}: what has no row and no old_value "
-            "from then is missing"
-        )
-
-    def _guarded(self, around: Names) -> StoredValue | None:
-        try:
-            return self._stood(around, self._revision)
-        except RevisionCompacted:
-            return None  # told once, for all
-        except SourceError as exc:
-            self._lose(f"key {display(around.name)} could not be read: {exc.message}")
-            return None
-
-    def _at(self, key: bytes, revision: int) -> StoredValue | None:
-        return self._stood(self._table.around(key, revision), revision)
-
-    def _stood(self, around: Names, revision: int) -> StoredValue | None:
-        key = around.name
+    def _stood(self, key: bytes, revision: int, newest: int, following: int) -> StoredValue | None:
         if key in OWN_KEYS:
             return None
-        row = self._own_row(around.newest, key, older=False)
-        after = self._own_row(around.following, key, older=True)
-        if after is not None and around.newest < after.prev_revision <= revision:
+        after = self._table.row(following) if following else None
+        if after is not None and newest < after.prev_revision <= revision:
             # The row that stood then is gone; the one behind it says what it held.
             if after.created:
                 return None  # it was a deletion
             if after.old_value is not None:
                 return _older(after)
             raise self._gone(key, revision)
+        row = self._table.row(newest) if newest else None
         if row is None and revision < self._compacted:
             raise self._gone(key, revision)
         return None if row is None or row.deleted else self._stored(row)
 
-    def _own_row(self, row_id: int, key: bytes, *, older: bool) -> Row | None:
-        row = self._table.row(row_id, older=older) if row_id else None
-        # A number is equal to others that are written differently: 5 and 05.
-        return row if row is not None and row.name == key else None
-
     def _gone(self, key: bytes, revision: int) -> RevisionCompacted:
         return RevisionCompacted(
-            f"{self._path}: revision {revision} was compacted, up to {self._compacted}, and what {display(key)} held "
-            "then is not kept",
+            f"{self._path}: what {display(key)} held at revision {revision} is not kept: it was compacted, up to "
+            f"{self._compacted}",
             revision=revision,
             compacted=self._compacted,
             current=self._newest,

@@ -8,7 +8,6 @@ Format:
 
 from __future__ import annotations
 
-import heapq
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,16 +26,15 @@ _COLUMNS: Final = frozenset(
 COMPACT_ROW: Final = b"compact_rev_key"
 """Under this name kine keeps the revision up to which it has compacted."""
 _MOST_FAULTS: Final = 5
-_BEGIN_NUMBERS: Final = frozenset({b"", *(b"%d" % digit for digit in range(10)), b"-", b"+", b"."})
 
-# Names are text, under whatever type the column was declared. Under INTEGER, as kine did up to 0.16.2, what looks like
-# a number is stored as one, and compared as one: so no name is compared with anything but a name.
-_NAME: Final = "CAST(CAST(name AS TEXT) AS BLOB)"
-_IS: Final = "name = CAST(? AS TEXT)"
+# Names are text, under whatever type the column was declared; no key of Kubernetes looks like a number, which a column
+# declared INTEGER, as kine did up to 0.16.2, would hold as one.
+_NAME: Final = "CAST(name AS BLOB)"
+_IS: Final = "name = CAST(? AS TEXT) AND typeof(name) = 'text'"
 _ROW: Final = f"""
     SELECT id, {_NAME}, IFNULL(CAST(created AS INTEGER), 0), IFNULL(CAST(deleted AS INTEGER), 0),
         IFNULL(CAST(create_revision AS INTEGER), 0), IFNULL(CAST(prev_revision AS INTEGER), 0),
-        IFNULL(CAST(lease AS INTEGER), 0), CAST(value AS BLOB), CASE WHEN ? THEN CAST(old_value AS BLOB) END
+        IFNULL(CAST(lease AS INTEGER), 0), CAST(value AS BLOB), CAST(old_value AS BLOB)
     FROM kine
 """
 
@@ -69,19 +67,6 @@ class Row(NamedTuple):
     def begins(self) -> int:
         """Revision at which the generation of the key began; 0 where the row does not tell."""
         return self.id if self.created else self.create_revision
-
-
-class Names(NamedTuple):
-    """A key, and where its rows lie around a revision.
-
-    Attributes:
-        newest: The newest of its rows up to the revision; 0 for none.
-        following: The oldest behind it; 0 for none.
-    """
-
-    name: bytes
-    newest: int
-    following: int
 
 
 class KineTable:
@@ -150,7 +135,7 @@ class KineTable:
                 f"its {COMPACT_ROW.decode()} names revision {self.compacted}, and the newest is {self.newest}"
             )
             self.compacted = min(max(self.compacted, 0), self.newest)
-        nameless = self._number("SELECT COUNT(*) FROM kine WHERE typeof(name) IN ('blob', 'null')")
+        nameless = self._number("SELECT COUNT(*) FROM kine WHERE typeof(name) != 'text'")
         if nameless:
             self.faults.append(f"{counted(nameless, 'row')} whose name is no text: left out")
 
@@ -158,22 +143,22 @@ class KineTable:
         """Let go of the copy."""
         self.copy.close()
 
-    def row(self, row_id: int, *, older: bool = True) -> Row | None:
+    def row(self, row_id: int) -> Row | None:
         """Return one row, None where there is none."""
-        found = list(self._rows(f"{_ROW} WHERE id = ?", older, row_id))
-        return Row(*found[0]) if found else None
+        found = list(self._rows(f"{_ROW} WHERE id = ?", row_id))
+        return Row(*found[0]) if found and found[0][1] is not None else None
 
     def rows_of(self, key: bytes) -> Iterator[Row]:
         """Yield the rows of one key, oldest first."""
-        for (row_id,) in self._rows(f"SELECT id FROM kine WHERE {_IS} ORDER BY id", key):
-            row = self.row(row_id)
-            if row is not None and row.name == key:
-                yield row
+        return self._rows_by_id(f"SELECT id FROM kine WHERE {_IS} ORDER BY id", key)
 
     def all_rows(self) -> Iterator[Row]:
         """Yield every row, those of one key together and oldest first."""
         # Their numbers come from an index; sorting whole rows would take the room of all values.
-        for (row_id,) in self._rows("SELECT id FROM kine ORDER BY name, id"):
+        return self._rows_by_id("SELECT id FROM kine WHERE typeof(name) = 'text' ORDER BY name, id")
+
+    def _rows_by_id(self, statement: str, *parameters: object) -> Iterator[Row]:
+        for (row_id,) in self._rows(statement, *parameters):
             row = self.row(row_id)
             if row is not None:
                 yield row
@@ -185,48 +170,30 @@ class KineTable:
             key, first, last,
         )  # fmt: skip
 
-    def around(self, key: bytes, revision: int) -> Names:
-        """Return where the rows of one key lie around a revision."""
-        newest = self._number(f"SELECT MAX(id) FROM kine WHERE {_IS} AND id <= ?", key, revision)
-        following = 0
-        if revision < self.newest:
-            following = self._number(f"SELECT MIN(id) FROM kine WHERE {_IS} AND id > ?", key, revision)
-        return Names(key, newest, following)
+    def around(self, key: bytes, revision: int) -> tuple[int, int]:
+        """Return the newest row of a key up to a revision, and the oldest behind it; 0 for none."""
+        newest, following = _around(revision)
+        first, second = next(self._rows(f"SELECT {newest}, {following} FROM kine WHERE {_IS}", key))
+        return first, second
 
-    def names(self, prefix: bytes, revision: int) -> Iterator[Names]:
-        """Yield the keys that start with a prefix, in byte order, each with where its rows lie."""
-        return heapq.merge(self._text_names(prefix, revision), self._number_names(prefix, revision))
+    def names(self, prefix: bytes, revision: int) -> Iterator[tuple[bytes, int, int]]:
+        """Yield the keys that start with a prefix, in byte order, each with what :meth:`around` says of it."""
+        newest, following = _around(revision)
+        found = self._rows(
+            f"SELECT {_NAME}, {newest}, {following} FROM kine WHERE typeof(name) = 'text' "
+            "AND name >= CAST(? AS TEXT) GROUP BY name ORDER BY name",
+            prefix,
+        )
+        # In byte order all that starts with the prefix stands together. A damaged index may yield no name.
+        for name, first, second in found:
+            if name is not None and name.startswith(prefix):
+                yield name, first, second
+            elif name is not None and name > prefix:
+                return
 
     def count(self) -> int:
         """Return how many keys there are, deleted ones that still leave a trace included."""
         return self._number("SELECT COUNT(DISTINCT name) FROM kine")
-
-    def _text_names(self, prefix: bytes, revision: int) -> Iterator[Names]:
-        # In byte order all that starts with the prefix follows it, and stands together.
-        condition = "typeof(name) = 'text' AND name >= CAST(? AS TEXT)"
-        for found in self._grouped(revision, condition, "name", prefix):
-            if found.name.startswith(prefix):
-                yield found
-            elif found.name > prefix:
-                return
-
-    def _number_names(self, prefix: bytes, revision: int) -> Iterator[Names]:
-        """Yield the keys that are stored as numbers, which none of Kubernetes is."""
-        if prefix[:1] not in _BEGIN_NUMBERS:
-            return
-        for found in self._grouped(revision, "typeof(name) IN ('integer', 'real')", _NAME):
-            if found.name.startswith(prefix):
-                yield found
-
-    def _grouped(self, revision: int, condition: str, order: str, *parameters: object) -> Iterator[Names]:
-        newest, following = "MAX(id)", "0"
-        if revision < self.newest:
-            newest = f"MAX(CASE WHEN id <= {revision:d} THEN id END)"
-            following = f"MIN(CASE WHEN id > {revision:d} THEN id END)"
-        statement = f"SELECT {_NAME}, {newest}, {following} FROM kine WHERE {condition} GROUP BY name ORDER BY {order}"
-        for name, first, second in self._rows(statement, *parameters):
-            if name is not None:  # as a damaged index has it
-                yield Names(name, first or 0, second or 0)
 
     def _number(self, statement: str, *parameters: object) -> int:
         return int(next(self._rows(statement, *parameters))[0] or 0)
@@ -240,3 +207,10 @@ class KineTable:
             raise SourceError(
                 f"{self._path}: {exc}", hint="the file is damaged: read another copy, or an earlier one"
             ) from exc
+
+
+def _around(revision: int) -> tuple[str, str]:
+    return (
+        f"IFNULL(MAX(CASE WHEN id <= {revision:d} THEN id END), 0)",
+        f"IFNULL(MIN(CASE WHEN id > {revision:d} THEN id END), 0)",
+    )

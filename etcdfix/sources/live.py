@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from etcdfix.model.closing import Closing
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import KeptRevision, Revision, StoredValue
 from etcdfix.model.storagekey import display
-from etcdfix.sources.base import Segment, SourceDescription
+from etcdfix.sources.base import Segment, Source, SourceDescription
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.errors import RevisionCompacted
 from etcdfix.sources.etcd.client import EtcdClient, Pending
@@ -29,8 +28,7 @@ from etcdfix.sources.etcd.history import (
     watch_written,
 )
 from etcdfix.sources.etcd.paging import PageSize, RangeEnd, after, bounds_of
-from etcdfix.sources.pages import Page, values_of
-from etcdfix.sources.rangepage import RangePage, stored_of
+from etcdfix.sources.pages import Page, RangePage, stored_of
 from etcdfix.text.notes import Note
 from etcdfix.wire.etcd import EVENT_DELETE, RANGE, message
 
@@ -51,8 +49,8 @@ def _ignore(_notice: str) -> None:
     return
 
 
-class LiveSource(Closing):
-    """The keys of a running etcd at one revision; implements :class:`etcdfix.sources.base.Source`.
+class LiveSource(Source):
+    """The keys of a running etcd at one revision.
 
     Whatever asks etcd raises ``SourceUnreachable`` where nobody answers, and ``SourceDenied`` where the user may not
     read that.
@@ -128,10 +126,6 @@ class LiveSource(Closing):
             etcd_version=self._client.current_version() or None,
             limited_to=display(self._everything),
         )
-
-    def current(self, prefix: bytes) -> Iterator[StoredValue]:
-        """Yield what :meth:`pages` does, value by value."""
-        return values_of(self.pages(prefix))
 
     def pages(self, prefix: bytes) -> Iterator[Page]:
         """Yield the current value of every key that starts with ``prefix``, in byte order of the keys.
@@ -390,11 +384,6 @@ class LiveSource(Closing):
             self._limits_told = True
             below = display(self._everything)
             self._on_notice(f"permission denied outside {below}: only keys that start with it are read")
-
-    @property
-    def page_file(self) -> None:
-        """None: pages hold their values."""
-        return
 
     # Pages and what can happen to them
 

@@ -13,7 +13,6 @@ Format:
 
 from __future__ import annotations
 
-import operator
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
@@ -22,33 +21,31 @@ from etcdfix.model.model import KeptRevision, Revision, StoredValue
 from etcdfix.sources.bbolt.page import ELEMENT_SIZE, HEADER_SIZE, LEAF_ELEMENT, Image, page_corrupt
 from etcdfix.sources.bbolt.tree import Bucket, Damage, Page, Tree
 from etcdfix.sources.errors import PageCorrupt
-from etcdfix.sources.keyvalue import key_and_mod_revision, parse_as_written, parse_key_value
-from etcdfix.sources.pages import values_of
+from etcdfix.sources.keyvalue import key_and_mod_revision, parse_key_value
+from etcdfix.sources.pages import (
+    PLACE_SIZE,
+    REVISION_KEY_SIZE,
+    TOMBSTONE_KEY_SIZE,
+    RecordPage,
+    read_places,
+    values_of,
+)
 from etcdfix.sources.sortedruns import SortedRecords
 from etcdfix.text.safetext import shown_key
-
-REVISION_KEY_SIZE: Final = 17
-TOMBSTONE_KEY_SIZE: Final = 18
 
 # An index record is: escaped etcd key, two zero bytes, revision key (17 bytes), place of the leaf element in the
 # file (8 bytes). A zero byte inside an etcd key becomes 00 ff, so that records sort as (key, main, sub).
 _TERMINATOR: Final = b"\x00\x00"
-_TAIL: Final = REVISION_KEY_SIZE + 8
-_KEY: Final = slice(None, -_TAIL)
-_REVISION: Final = slice(-_TAIL, -8)
-_MAIN: Final = slice(-_TAIL, -_TAIL + 8)
+_KEY: Final = slice(None, -PLACE_SIZE)
+_REVISION: Final = slice(-PLACE_SIZE, -8)
+_MAIN: Final = slice(-PLACE_SIZE, -PLACE_SIZE + 8)
 _PLACE: Final = slice(-8, None)
 _BEFORE_ALL: Final = bytes(REVISION_KEY_SIZE)
-_REVISION_AND_PLACE: Final = struct.Struct(">Q9xQ")
 _WHOLE_REVISION_AND_PLACE: Final = struct.Struct(">QxQQ")
 
 _BATCH: Final = 4096
 PAGE_RECORDS: Final = 1024
 """So many index records make a page."""
-
-
-ReadWithCare = Callable[[int], StoredValue | None]
-"""Reads the record at a place of a page that is not as etcd writes nearly all; None where it cannot be read."""
 
 
 def escape_key(key: bytes) -> bytes:
@@ -81,29 +78,6 @@ def show_key(key: bytes) -> str:
 
 def _unescaped(record: bytes) -> bytes:
     return record[_KEY][: -len(_TERMINATOR)].replace(b"\x00\xff", b"\x00")
-
-
-def pack_page(records: Iterable[bytes]) -> bytes:
-    """Return of each index record what it takes to read its value, 25 bytes, for :func:`read_places`."""
-    return b"".join([record[-_TAIL:] for record in records])
-
-
-def read_places(image: Image, places: Iterable[tuple[int, int]]) -> Iterator[StoredValue | None]:
-    """Yield the records that the places of :func:`pack_page` lead to, in the same order, tombstones left out.
-
-    One after the other: a thousand values may have a gigabyte.
-
-    Yields:
-        None for whatever is out of the ordinary: a :class:`RecordPage` reads those with care.
-    """
-    unpack_element = LEAF_ELEMENT.unpack_from
-    for main, at in places:
-        _, pos, key_size, value_size = unpack_element(image, at)
-        if key_size == TOMBSTONE_KEY_SIZE:
-            continue
-        start = at + pos + key_size
-        stored = parse_as_written(image, start, start + value_size)
-        yield stored if stored is not None and stored.mod_revision == main else None
 
 
 class RevisionIndex:
@@ -267,7 +241,7 @@ class RevisionIndex:
         self.build()
         for block in self._kept(key):
             for record in block:
-                main, sub, at = _WHOLE_REVISION_AND_PLACE.unpack(record[-_TAIL:])
+                main, sub, at = _WHOLE_REVISION_AND_PLACE.unpack(record[-PLACE_SIZE:])
                 if self._is_tombstone(record):
                     yield KeptRevision(Revision(main, sub), None)
                     continue
@@ -305,7 +279,8 @@ class RevisionIndex:
             yield self._page(records)
 
     def _page(self, records: list[bytes]) -> RecordPage:
-        return RecordPage(self._image, pack_page(records), lambda place: self._read_with_care(records[place]))
+        packed = b"".join([record[-PLACE_SIZE:] for record in records])
+        return RecordPage(self._image, packed, lambda place: self._read_with_care(records[place]))
 
     def _read_with_care(self, record: bytes) -> StoredValue | None:
         """Read what :func:`read_places` leaves out; None for a tombstone, and for what is reported as unreadable."""
@@ -342,39 +317,6 @@ class RevisionIndex:
     def close(self) -> None:
         """Drop the index and its temporary file."""
         self._records.close()
-
-
-class RecordPage:
-    """Values of a database file, as places in the file; implements :class:`~etcdfix.sources.pages.Page`."""
-
-    def __init__(self, image: Image, packed: bytes, read_with_care: ReadWithCare) -> None:
-        self.packed = packed
-        self._image = image
-        self._read_with_care = read_with_care
-        self._left = _REVISION_AND_PLACE.iter_unpack(packed)
-
-    def __len__(self) -> int:
-        return len(self.packed) // _TAIL
-
-    @property
-    def at(self) -> int:
-        return len(self) - operator.length_hint(self._left) - 1
-
-    def values(self) -> Iterator[StoredValue]:
-        """Yield the values, tombstones left out."""
-        self._left = _REVISION_AND_PLACE.iter_unpack(self.packed)
-        for found in read_places(self._image, self._left):
-            stored = self._read_with_care(self.at) if found is None else found
-            if stored is not None:
-                yield stored
-
-    def value(self, place: int) -> StoredValue | None:
-        one = _REVISION_AND_PLACE.unpack_from(self.packed, place * _TAIL)
-        stored = next(read_places(self._image, [one]), None)
-        return self._read_with_care(place) if stored is None else stored
-
-    def raw(self) -> bytes:
-        return self.packed
 
 
 def holds_revisions(tree: Tree, leaf: Page) -> bool:

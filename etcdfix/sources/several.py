@@ -9,16 +9,14 @@ from itertools import chain
 
 import msgspec
 
-from etcdfix.model.closing import Closing
 from etcdfix.model.model import KeptRevision, StoredValue
 from etcdfix.model.storagekey import display
 from etcdfix.sources.base import Segment, Source, SourceDescription
 from etcdfix.sources.etcd.paging import bounds_of
-from etcdfix.sources.pages import Page, paged
 from etcdfix.text.words import counted
 
 
-class SeveralSources(Closing):
+class SeveralSources(Source):
     """The keys of the main etcd, and those of some resources from an etcd of their own, in the order of the keys.
 
     An API server looks nowhere else: what the main etcd has of these resources is left out, and a notice says how much.
@@ -73,9 +71,6 @@ class SeveralSources(Closing):
     def compacted_midway(self) -> bool:
         """Whether one of them was compacted while it was read, and went on at another revision."""
         return not all(source.describe().single_revision for source in self._each)
-
-    def pages(self, prefix: bytes) -> Iterator[Page]:
-        return paged(self.current(prefix))
 
     def current(self, prefix: bytes) -> Iterator[StoredValue]:
         whole = self._of(prefix)
@@ -135,11 +130,6 @@ class SeveralSources(Closing):
         for prefix, other in self._others.items():
             problems += [f"{display(prefix)}: {problem}" for problem in other.problems]
         return problems
-
-    @property
-    def page_file(self) -> None:
-        """None: pages hold their values."""
-        return
 
     def close(self) -> None:
         with ExitStack() as stack:

@@ -7,22 +7,19 @@ can be read raises.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from etcdfix.model.closing import Closing
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import KeptRevision, StoredValue
-from etcdfix.sources.base import Segment, SourceDescription
+from etcdfix.sources.base import DAMAGE_NOTE, ProblemList, Segment, Source, SourceDescription
 from etcdfix.sources.bbolt.page import Meta
 from etcdfix.sources.bbolt.salvage import WHOLE_FILE, SalvagedTree
 from etcdfix.sources.bbolt.tree import Bucket, Damage, Tree
 from etcdfix.sources.dbfile import DatabaseFile
 from etcdfix.sources.errors import NotASnapshot, PageCorrupt, RevisionCompacted, SnapshotTruncated
 from etcdfix.sources.mvcc import RevisionIndex, holds_revisions, parse_revision_key, show_key
-from etcdfix.sources.pages import Page, values_of
-from etcdfix.sources.problems import DAMAGE_NOTE, ProblemList
+from etcdfix.sources.pages import Page
 
 SALVAGE_NOTE: Final = (
     "salvaged (--salvage): the newest revision of each key on whole pages of the file, live and free ones alike;"
@@ -51,8 +48,8 @@ class AppliedState(NamedTuple):
     authentication: bool
 
 
-class SnapshotSource(Closing):
-    """The keys of one database file at one revision; implements :class:`etcdfix.sources.base.Source`.
+class SnapshotSource(Source):
+    """The keys of one database file at one revision.
 
     Args:
         path: From ``etcdctl snapshot save``, or a copy of ``member/snap/db``; gzip is unpacked.
@@ -228,10 +225,6 @@ class SnapshotSource(Closing):
         self._file.start_hashing()
         return self._index.pages(prefix, at_revision=self._at_revision)
 
-    def current(self, prefix: bytes) -> Iterator[StoredValue]:
-        """Yield what :meth:`pages` does, value by value."""
-        return values_of(self.pages(prefix))
-
     def _prepare(self) -> None:
         """Before the first walk, find an unreadable sector by asking: the map would find it by SIGBUS."""
         if self._closed:
@@ -335,10 +328,6 @@ class SnapshotSource(Closing):
         problem = self._file.integrity().problem if self._file.hashed or not self._closed else ""
         note = [DAMAGE_NOTE] if self._first_damage is not None else []
         return [*([problem] if problem else []), *self._problems.sentences(), *note]
-
-    def aside(self) -> AbstractContextManager[None]:
-        """Do nothing: no revision is compacted here."""
-        return nullcontext()
 
     @property
     def page_file(self) -> int | None:

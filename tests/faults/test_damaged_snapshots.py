@@ -12,10 +12,10 @@ import pytest
 
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import StoredValue
+from etcdfix.sources.base import DAMAGE_NOTE
 from etcdfix.sources.bbolt.page import read_metas
 from etcdfix.sources.bbolt.tree import Tree
 from etcdfix.sources.errors import NotASnapshot, PageCorrupt, SnapshotTruncated
-from etcdfix.sources.problems import DAMAGE_NOTE
 from etcdfix.sources.snapshot import SnapshotSource
 
 SNAPSHOTS = Path(__file__).parents[2] / "fixtures/snapshots"

@@ -20,6 +20,7 @@ from etcdfix.model.errors import SourceError
 from etcdfix.model.model import StoredValue
 from etcdfix.model.storagekey import display
 from etcdfix.sources import mvcc
+from etcdfix.sources.base import MAX_PROBLEMS
 from etcdfix.sources.bbolt.page import parse_meta, parse_page_header, read_metas
 from etcdfix.sources.bbolt.tree import Tree
 from etcdfix.sources.connection import EtcdConnection
@@ -27,7 +28,6 @@ from etcdfix.sources.errors import PageCorrupt, RevisionCompacted
 from etcdfix.sources.etcd import paging
 from etcdfix.sources.keyvalue import parse_as_written, parse_key_value
 from etcdfix.sources.live import LiveSource
-from etcdfix.sources.problems import MAX_PROBLEMS
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.sources.sortedruns import SortedRecords
 from tests.support.bbolt_writer import BoltWriter, database, delete, put, revision_key

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
 
-from etcdfix.model.closing import Closing
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import KeptRevision, Revision, StoredValue
-from etcdfix.sources.base import Segment, SourceDescription
-from etcdfix.sources.pages import Page, paged
+from etcdfix.sources.base import Segment, Source, SourceDescription
 
 REVISION = 1000
 
@@ -28,7 +25,7 @@ def stored(
     return StoredValue(raw, value, mod_revision, create_revision, version, lease)
 
 
-class MemorySource(Closing):
+class MemorySource(Source):
     """Holds its keys in a dictionary; shows how little a source has to do.
 
     Args:
@@ -74,20 +71,8 @@ class MemorySource(Closing):
             limited_to=self._limited_to,
         )
 
-    def pages(self, prefix: bytes) -> Iterator[Page]:
-        return paged(self.current(prefix))
-
     def keys(self, prefix: bytes) -> Iterator[bytes]:
         return (key for key in sorted(self._records) if key.startswith(prefix))
-
-    def aside(self) -> AbstractContextManager[None]:
-        """Do nothing: no revision is compacted here."""
-        return nullcontext()
-
-    @property
-    def page_file(self) -> None:
-        """None: pages hold their values."""
-        return
 
     def current(self, prefix: bytes) -> Iterator[StoredValue]:
         """Yield the records below a prefix in byte order of the keys."""

@@ -7,10 +7,9 @@ import pytest
 
 from etcdfix.model.errors import ConfigurationError
 from etcdfix.model.model import StoredValue
-from etcdfix.sources.base import Segment
+from etcdfix.sources.base import MAX_PROBLEMS, ProblemList, Segment
 from etcdfix.sources.connection import EtcdConnection, connection_from_options, transport_warnings
 from etcdfix.sources.pages import values_of
-from etcdfix.sources.problems import MAX_PROBLEMS, ProblemList
 from etcdfix.sources.several import SeveralSources
 from tests.support.memory_source import MemorySource, stored
 

@@ -18,10 +18,8 @@ from etcdfix.sources import sortedruns
 from etcdfix.sources.bbolt.page import read_metas
 from etcdfix.sources.bbolt.tree import Damage, Tree
 from etcdfix.sources.keyvalue import key_and_mod_revision, parse_as_written, parse_key_value
-from etcdfix.sources.mvcc import RecordPage, RevisionIndex
-from etcdfix.sources.pages import Page, ValuesPage, paged, values_of
-from etcdfix.sources.passedpages import pass_on, passed_on
-from etcdfix.sources.rangepage import RangePage
+from etcdfix.sources.mvcc import RevisionIndex
+from etcdfix.sources.pages import Page, RangePage, RecordPage, ValuesPage, paged, passed_on, values_of
 from etcdfix.sources.sortedruns import SortedRecords
 from etcdfix.wire.etcd import message
 from tests.support.bbolt_writer import database, delete, key_value, put, revision_key
@@ -192,8 +190,8 @@ def test_a_page_comes_out_of_another_process_as_it_went_in(
     make: Callable[[], Page], held: type[bytes | memoryview]
 ) -> None:
     page = make()
-    kind, raw = pass_on(page)
-    passed = passed_on(kind, held(raw), b"", irregular)
+    raw = page.raw()
+    passed = passed_on(page.kind, held(raw), b"", irregular)
     assert passed.raw() == raw
     assert type(passed) is type(page)
     assert len(passed) == len(page)
@@ -205,8 +203,8 @@ def test_a_page_comes_out_of_another_process_as_it_went_in(
 def test_so_does_one_that_names_places_in_a_file(held: type[bytes | memoryview]) -> None:
     opened = Opened(HISTORY)
     (page,) = opened.index.pages(b"")
-    kind, raw = pass_on(page)
-    passed = passed_on(kind, held(raw), opened.index._image, irregular)
+    raw = page.raw()
+    passed = passed_on(page.kind, held(raw), opened.index._image, irregular)
     assert isinstance(passed, RecordPage)
     assert list(passed.values()) == list(page.values())
 

@@ -12,7 +12,7 @@ import pytest
 
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import StoredValue
-from etcdfix.sources import problems
+from etcdfix.sources import base
 from etcdfix.sources.base import Segment
 from etcdfix.sources.bbolt.page import read_metas
 from etcdfix.sources.errors import NotASnapshot, PageCorrupt, RevisionCompacted
@@ -274,5 +274,5 @@ def test_problems_are_capped_and_counted(tmp_path: Path) -> None:
     with SnapshotSource(saved(tmp_path, database(items))) as source:
         assert list(source.current(b"")) == []
         assert list(source.current(b"")) == []
-        assert len(source.problems) == problems.MAX_PROBLEMS + 2
+        assert len(source.problems) == base.MAX_PROBLEMS + 2
         assert source.problems[-2] == "298 more problems like these were found"

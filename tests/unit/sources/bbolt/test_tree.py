@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from etcdfix.cli.root import run
+from etcdfix.sources.base import DAMAGE_NOTE
 from etcdfix.sources.bbolt.page import MAX_PAGE_SIZE, parse_meta, parse_page_header, read_metas
 from etcdfix.sources.bbolt.tree import MAX_DEPTH, Bucket, Tree
 from etcdfix.sources.errors import PageCorrupt, SnapshotTruncated
-from etcdfix.sources.problems import DAMAGE_NOTE
 from etcdfix.sources.snapshot import SALVAGE_NOTE, SnapshotSource
 from tests.support.bbolt_writer import BoltWriter, database, delete, fnv, put
 from tests.support.objects import config_map

@@ -31,6 +31,7 @@ from etcdfix.graph.namespaces import (
     terminating_namespaces,
 )
 from etcdfix.model.model import Outcome
+from etcdfix.model.providers import IDENTITY
 from etcdfix.model.rules import Rule, acceptance
 from etcdfix.model.storagekey import StorageLayout, display
 from etcdfix.remediation.offers import ways_at_hand
@@ -269,7 +270,7 @@ class NamespacePlan:
                 groups.setdefault((found.transformer, way.action), []).append((blocker, way))
         for (transformer, action), members in groups.items():
             names = ", ".join(str(b.object) for b, _ in members[:3]) + (", …" if len(members) > 3 else "")
-            under = f" under {transformer}" if transformer != "identity" else ""
+            under = f" under {transformer}" if transformer != IDENTITY else ""
             note = f"{members[0][1].note} Delete none of them. Do not restart the API servers: caches may hold them."
             many = counted(len(members), "object")
             yield NamespaceStep(f"{action}: {many}{under} ({names})", members[0][1].command, note)

@@ -10,10 +10,10 @@ import msgspec
 from etcdfix.copies.finder import LookedInto
 from etcdfix.copies.model import Copy, Home, Place, Wanted, examined_copy
 from etcdfix.examine.one import Examiner
-from etcdfix.examine.verdicts.deletability import IDENTITY
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import Outcome, StoredValue
+from etcdfix.model.providers import IDENTITY
 from etcdfix.model.storagekey import display
 from etcdfix.sources.base import Source
 from etcdfix.text.safetext import key_word

@@ -14,22 +14,13 @@ from typing import NamedTuple
 import msgspec
 
 from etcdfix.encryption.cipher import Cipher
-from etcdfix.encryption.config import ProviderType
 from etcdfix.encryption.envelope import parse_envelope
 from etcdfix.encryption.transformer import ResourceTransformers, Transformers
+from etcdfix.model.providers import ProviderFacts
 
 _LONGEST_NAME = 1024
 _MOST_BODIES = 8
 _BLOCK_SIZE = 16
-_SECRETBOX_KEY_SIZE = 32
-# Nonce, IV, tag, one block; under KMS with the shortest wrapped key and key id as well.
-_SHORTEST = {
-    ("aescbc", "v1"): 32,
-    ("aesgcm", "v1"): 28,
-    ("secretbox", "v1"): 40,
-    ("kms", "v1"): 30,
-    ("kms", "v2"): 36,
-}
 
 
 class Candidate(NamedTuple):
@@ -53,13 +44,12 @@ class Place(msgspec.Struct, frozen=True):
     """What a value's envelope says of where its body begins.
 
     Attributes:
-        provider: ``aescbc``, ``kms``…
         bodies: Offsets at which the body may begin, for a key of another name.
         too_short: Shorter than any value of this provider can be, counted from the first colon.
         name_may_go_on: Text without control characters and another colon follow the name.
     """
 
-    provider: str
+    facts: ProviderFacts
     bodies: tuple[int, ...]
     too_short: bool
     name_may_go_on: bool
@@ -70,13 +60,12 @@ def place_of(data: bytes, transformers: Transformers) -> Place | None:
     envelope = parse_envelope(data, transformers.names)
     if envelope is None or not envelope.known:
         return None
-    start = len(f"k8s:enc:{envelope.provider}:{envelope.version}:")
-    shortest = _SHORTEST[envelope.provider, envelope.version]
-    first = data.index(b":", start) + 1
+    facts = envelope.facts
+    first = data.index(b":", len(facts.prefix)) + 1
     # The end of a name that is not configured is a guess: any colon may be it.
     begin = at = envelope.body_offset if envelope.name in transformers.names else first
     bodies = [begin]
-    while envelope.version != "v2":  # the name of a KMS v2 provider holds no colon
+    while facts.name_may_hold_colons:
         end = data.find(b":", at, at + _LONGEST_NAME)
         if end < 0 or not _is_text(data[at:end]):
             break
@@ -86,17 +75,17 @@ def place_of(data: bytes, transformers: Transformers) -> Place | None:
             bodies.append(at)
         elif at - begin > _LONGEST_NAME:
             break
-    too_short = len(data) - first < shortest
-    return Place(envelope.provider, tuple(bodies), too_short, name_may_go_on=envelope.name_may_go_on)
+    too_short = len(data) - first < facts.least_size
+    return Place(facts, tuple(bodies), too_short, name_may_go_on=envelope.name_may_go_on)
 
 
 def local_candidates(
     data: bytes, place: Place, own: ResourceTransformers, transformers: Transformers
 ) -> Iterator[Candidate]:
     """Yield every local key to look at a value with: first those that it names, then all others, once each."""
-    if place.provider == ProviderType.KMS:
+    provider = place.facts.provider
+    if provider is None or not place.facts.key_sizes:
         return
-    provider = ProviderType(place.provider)
     tried: set[tuple[str, int]] = set()
     named = ((own, key, len(key.prefix), True) for key in own.keys if data.startswith(key.prefix))
     # Resources of one entry share a rule.
@@ -110,7 +99,7 @@ def local_candidates(
         material = key.material
         if material is None or (material.fingerprint, body) in tried:
             continue
-        if provider is ProviderType.SECRETBOX and material.size != _SECRETBOX_KEY_SIZE:
+        if material.size not in place.facts.key_sizes:
             continue
         tried.add((material.fingerprint, body))
         cipher = transformers.cipher(provider, material)

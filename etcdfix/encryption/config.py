@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -34,6 +33,7 @@ from etcdfix.golang.goyaml import line_of
 from etcdfix.inputs.inputfile import Check, any_status, read_input
 from etcdfix.model.errors import ConfigurationError
 from etcdfix.model.model import digest_of
+from etcdfix.model.providers import ProviderType
 
 MAX_FILE_BYTES = 4 << 20
 """An EncryptionConfiguration is a few kilobytes."""
@@ -53,16 +53,6 @@ UNKNOWN_MAKER: Final = "etcdfix"
 """Of a file in which only the group is left."""
 
 _MARK: Final = re.compile(rb"(?:([a-z]{1,32})\.)?" + re.escape(NOT_FOR_WRITING.encode()), re.IGNORECASE)
-
-
-class ProviderType(StrEnum):
-    """The members of a provider element, as the file spells them."""
-
-    AESCBC = "aescbc"
-    AESGCM = "aesgcm"
-    SECRETBOX = "secretbox"
-    KMS = "kms"
-    IDENTITY = "identity"
 
 
 class NamedKey(msgspec.Struct, frozen=True):

@@ -33,6 +33,7 @@ from etcdfix.encryption.keyring import fingerprint, may_hold_key, shown
 from etcdfix.golang.goquote import withheld
 from etcdfix.golang.goyaml import line_of
 from etcdfix.model.model import GroupResource
+from etcdfix.model.providers import facts_about
 
 
 class LintLevel(StrEnum):
@@ -251,7 +252,11 @@ def _several_keys(keys: Sequence[_GivenKey]) -> Iterator[_Found]:
         named = by_name.setdefault((key.kind, key.name), key)
         if fingerprint(named.material) != mark:
             elsewhere = named.rule != key.rule
-            noise = " aescbc opens some values with the wrong one, to noise." if key.kind == "aescbc" else ""
+            noise = (
+                f" {key.kind} opens some values with the wrong one, to noise."
+                if not facts_about(key.kind, "v1").authenticated
+                else ""
+            )
             what = "In another rule that is another key." if elsewhere else f"Both are tried.{noise}"
             told = f"{key.transformer} stands here with other bytes than before. {what}"
             yield _Found("same-name-other-bytes", (*key.path, "name"), told, advice=elsewhere)

@@ -27,7 +27,6 @@ from etcdfix.encryption.config import (
     KMSProvider,
     NamedKey,
     Provider,
-    ProviderType,
     ResourceRule,
     parse_configuration,
 )
@@ -37,6 +36,7 @@ from etcdfix.encryption.envelope import transformer_name
 from etcdfix.encryption.keyring import shown
 from etcdfix.model.errors import ConfigurationError
 from etcdfix.model.model import GroupResource
+from etcdfix.model.providers import ProviderType, facts_about
 
 MADE_BY: Final = "merge"
 _IDENTITY: Final = IdentityProvider()
@@ -194,7 +194,7 @@ def _is_new(
         if other[:2] == mine[:2]:
             told = f"{other[2]} in {decisions.files[first]} and {fingerprint} in {decisions.files[origin]}"
             message = f"{transformer} has other bytes: {told}; both were kept, and are tried in this order"
-            noise = _NOISE if kind is ProviderType.AESCBC else ""
+            noise = _NOISE if not facts_about(kind, "v1").authenticated else ""
             decisions.add("same-name-other-bytes", name, transformer, message + noise)
         elif (other[0], other[2]) == (mine[0], mine[2]):
             same = f"the same bytes ({fingerprint}) as {transformer_name(kind, 'v1', other[1])}"

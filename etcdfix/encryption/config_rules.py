@@ -17,13 +17,12 @@ from etcdfix.golang import gobase64
 from etcdfix.golang.errors import UnknownEncoding
 from etcdfix.golang.gotime import parse_duration
 from etcdfix.model.model import GroupResource
+from etcdfix.model.providers import ProviderType, facts_about
 
 EVERYTHING = GroupResource("*", "*")
 DEFAULT_API_VERSION = "v1"
 DEFAULT_TIMEOUT = "3s"
-MEMBERS = ("aescbc", "aesgcm", "secretbox", "kms", "identity")
-
-KEY_SIZES = {"aescbc": (16, 24, 32), "aesgcm": (16, 24, 32), "secretbox": (32,)}
+MEMBERS = tuple(ProviderType)
 _NOT_IN_THE_API = {"apiserveripinfo", "serviceipallocations", "servicenodeportallocations"}
 _OLD_KEY = "Take the key from a backup of this file: a new key cannot read what the old one wrote."
 _RESOURCES = (
@@ -161,7 +160,7 @@ def _provider(path: Path, provider: Provider, kms_names: set[str]) -> Iterator[P
     elif provider.identity is None:
         (member,) = members
         keys = getattr(provider, member).keys
-        yield from _keys((*path, member, "keys"), keys or [], KEY_SIZES[member])
+        yield from _keys((*path, member, "keys"), keys or [], facts_about(member, "v1").key_sizes)
 
 
 def _keys(path: Path, keys: Sequence[Key], sizes: tuple[int, ...]) -> Iterator[Problem]:

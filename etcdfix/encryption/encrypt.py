@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from etcdfix.encryption.config import ProviderType
 from etcdfix.encryption.providers import cipher_of
 from etcdfix.encryption.transformer import ResourceTransformers
 from etcdfix.model.model import Plaintext
@@ -47,7 +46,7 @@ class NotSealed:
 def to_storage(transformers: ResourceTransformers, plaintext: bytes, key: bytes) -> Sealed | NotSealed:
     """Turn plaintext into what the API server would store today, and open it again."""
     write_key = transformers.keys[0]
-    if write_key.provider is ProviderType.KMS:
+    if write_key.facts.under_kms:
         return NotSealed(write_key.transformer, SealRefusal.KMS_WRITES)
     body = plaintext
     if write_key.material is not None:

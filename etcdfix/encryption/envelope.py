@@ -16,10 +16,8 @@ from collections.abc import Collection
 
 import msgspec
 
-ENCRYPTED_PREFIX = b"k8s:enc:"
-KNOWN_PROVIDERS = frozenset(
-    {("aescbc", "v1"), ("aesgcm", "v1"), ("secretbox", "v1"), ("kms", "v1"), ("kms", "v2")}
-)
+from etcdfix.model.providers import ENCRYPTED_PREFIX, ProviderFacts, facts_about
+
 _HEADER = re.compile(rb"k8s:enc:([a-z0-9]{1,32}):(?:([a-z0-9]{1,32}):)?")
 _TIME = re.compile(
     rb"[0-9]{4}-[01][0-9]-[0-3][0-9][Tt][0-2][0-9]:[0-5][0-9]:[0-6][0-9](?:\.[0-9]{1,9})?"
@@ -50,9 +48,14 @@ class Envelope(msgspec.Struct, frozen=True):
     name_may_go_on: bool = False
 
     @property
+    def facts(self) -> ProviderFacts:
+        """Return what is known of its provider and version."""
+        return facts_about(self.provider, self.version)
+
+    @property
     def known(self) -> bool:
         """Whether some API server writes such an envelope, and its name is whole."""
-        return (self.provider, self.version) in KNOWN_PROVIDERS and bool(self.name)
+        return self.facts.provider is not None and bool(self.name)
 
     @property
     def transformer(self) -> str:
@@ -88,8 +91,7 @@ def parse_envelope(data: bytes, known_names: Collection[str] = ()) -> Envelope |
     if end <= start:
         return Envelope(provider, version, "", start)
     name = data[start:end].decode("utf-8", "surrogateescape")
-    # The name of a KMS v2 provider holds no colon.
-    goes_on = version != "v2" and _text_and_colon(data, end + 1)
+    goes_on = facts_about(provider, version).name_may_hold_colons and _text_and_colon(data, end + 1)
     return Envelope(provider, version, name, end + 1, goes_on)
 
 

@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import NamedTuple
 
-from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, KNOWN_PROVIDERS
 from etcdfix.model.model import Look
+from etcdfix.model.providers import ENCRYPTED_PREFIX, ENCRYPTING
 
 WRONG_BITS_ALLOWED = 8
 LEAST_ODDS_BITS = 60
@@ -130,8 +130,8 @@ class Structures:
 
     def __init__(self, pairs: Iterable[tuple[str, str]], custom: Iterable[tuple[str, str]] = ()) -> None:
         literals = {_Literal(b'{"apiVersion":"', "json", _LEAST_BITS_TEXT)}
-        for provider, _ in KNOWN_PROVIDERS:
-            prefix = ENCRYPTED_PREFIX + provider.encode() + b":v"
+        for provider in {facts.provider for facts in ENCRYPTING}:
+            prefix = ENCRYPTED_PREFIX + f"{provider}:v".encode()
             # Shorter ones are recognised with their version, which is one digit.
             for version in b"12":
                 literals.add(_Literal(prefix + bytes([version]) + b":", "encrypted", _LEAST_BITS_TEXT))

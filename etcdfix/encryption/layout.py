@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, parse_envelope, percent_encode
+from etcdfix.encryption.envelope import parse_envelope, percent_encode
 from etcdfix.encryption.kms.envelopes import (
     DEKSourceType,
     KMSEnvelopeInvalid,
@@ -18,8 +18,9 @@ from etcdfix.encryption.kms.envelopes import (
     parse_v1_body,
 )
 from etcdfix.encryption.kms.transformer import INFO_SIZE
-from etcdfix.encryption.providers import aescbc, aesgcm, secretbox
+from etcdfix.encryption.providers import aesgcm, local_provider
 from etcdfix.model.model import Part, key_id_digest
+from etcdfix.model.providers import ENCRYPTED_PREFIX
 
 _LONGEST_NAME: Final = 253
 _FEW_ZEROES: Final = 8
@@ -32,7 +33,7 @@ _V2_FIELDS: Final = {
     5: "type of the data key",
 }
 _ENDS_EARLY: Final = "ends early"
-_GCM_PARTS: Final = (("nonce", aesgcm.NONCE_SIZE),)
+_GCM_SIZE: Final = aesgcm.NONCE_SIZE + aesgcm.TAG_SIZE
 
 
 def envelope_layout(data: bytes, known_names: Collection[str] = ()) -> list[Part]:
@@ -47,7 +48,7 @@ def envelope_layout(data: bytes, known_names: Collection[str] = ()) -> list[Part
     provider = len(ENCRYPTED_PREFIX)
     version = provider + len(envelope.provider) + 1
     name = version + len(envelope.version) + 1
-    kms = envelope.provider == "kms"
+    facts = envelope.facts
     shown = percent_encode(envelope.name)
     detail = shown if len(shown) <= _LONGEST_NAME else f"{shown[:_LONGEST_NAME]}…"
     if envelope.name_may_go_on:
@@ -55,18 +56,15 @@ def envelope_layout(data: bytes, known_names: Collection[str] = ()) -> list[Part
     parts += [
         Part(provider, len(envelope.provider) + 1, "provider", envelope.provider),
         Part(version, len(envelope.version) + 1, "version", envelope.version),
-        Part(name, envelope.body_offset - name, "provider name" if kms else "key name", detail),
+        Part(name, envelope.body_offset - name, "provider name" if facts.under_kms else "key name", detail),
     ]
     start = envelope.body_offset
-    if kms:
-        parts += _v1_parts(data, start) if envelope.version == "v1" else _v2_parts(data, start)
-    elif envelope.provider == "aescbc":
-        parts += _cbc_parts(data, start)
-    elif envelope.provider == "aesgcm":
-        parts += _sealed(data, start, len(data), _GCM_PARTS, aesgcm.TAG_SIZE)
+    if facts.under_kms:
+        parts += _KMS_PARTS[facts.version](data, start)
     else:
-        before = (("nonce", secretbox.NONCE_SIZE), ("tag", secretbox.TAG_SIZE))
-        parts += _sealed(data, start, len(data), before, 0)
+        assert facts.provider is not None  # its envelope is known
+        local = local_provider(facts.provider).PARTS
+        parts += _sealed(data, start, len(data), local, facts.least_size)
     return parts
 
 
@@ -82,31 +80,17 @@ def _rest(data: bytes, offset: int, name: str, detail: str) -> Part:
 
 
 def _sealed(
-    data: bytes, start: int, end: int, before: tuple[tuple[str, int], ...], tag_size: int
+    data: bytes, start: int, end: int, parts: tuple[tuple[str, int], ...], least: int = _GCM_SIZE
 ) -> Iterator[Part]:
-    """Yield what a cipher with a tag makes: some parts of fixed size, the ciphertext, perhaps the tag behind it."""
-    least = sum(size for _, size in before) + tag_size
+    """Yield what a cipher makes: parts of fixed size, and the one that takes the rest."""
     if end - start < least:
         yield _part(data, start, end, "body", f"{_ENDS_EARLY}: at least {least} bytes are needed")
         return
-    for name, size in before:
-        yield _part(data, start, start + size, name)
-        start += size
-    yield _part(data, start, end - tag_size, "ciphertext")
-    if tag_size:
-        yield _part(data, end - tag_size, end, "tag")
-
-
-def _cbc_parts(data: bytes, start: int) -> Iterator[Part]:
-    size = len(data) - start
-    block = aescbc.BLOCK_SIZE
-    if size < 2 * block:
-        yield _rest(data, start, "body", f"{_ENDS_EARLY}: at least {2 * block} bytes are needed")
-        return
-    yield _part(data, start, start + block, "initialisation vector")
-    over = size % block
-    detail = f"{size // block - 1} blocks of {block} bytes"
-    yield _rest(data, start + block, "ciphertext", f"{detail}, and {over} bytes more" if over else detail)
+    rest = end - start - sum(size for _, size in parts)
+    for name, size in parts:
+        there = start + (size or rest)
+        yield _part(data, start, there, name)
+        start = there
 
 
 def _v1_parts(data: bytes, start: int) -> Iterator[Part]:
@@ -119,7 +103,7 @@ def _v1_parts(data: bytes, start: int) -> Iterator[Part]:
     yield Part(start, 2, "length", f"of the wrapped data key: {size}")
     yield _part(data, start + 2, start + 2 + size, "wrapped data key")
     # Until release 1.24 it was CBC, and nothing in the value says which.
-    yield from _sealed(data, start + 2 + size, len(data), _GCM_PARTS, aesgcm.TAG_SIZE)
+    yield from _sealed(data, start + 2 + size, len(data), aesgcm.PARTS)
 
 
 def _v2_parts(data: bytes, start: int) -> Iterator[Part]:
@@ -140,8 +124,9 @@ def _v2_parts(data: bytes, start: int) -> Iterator[Part]:
                 )
             elif number == 1:
                 yield Part(begin, content - begin, name, f"length: {size}")
-                before = (("info", INFO_SIZE), *_GCM_PARTS) if seeded else _GCM_PARTS
-                yield from _sealed(data, content, end, before, aesgcm.TAG_SIZE)
+                info = (("info", INFO_SIZE),) if seeded else ()
+                least = _GCM_SIZE + INFO_SIZE * seeded
+                yield from _sealed(data, content, end, info + aesgcm.PARTS, least)
             elif number == 2:
                 digest = key_id_digest(value.decode(errors="ignore"))
                 yield Part(begin, end - begin, name, f"{size} bytes, {digest}")
@@ -155,3 +140,4 @@ _SOURCE_TYPES: Final[dict[int, str]] = {
     DEKSourceType.AES_GCM_KEY: "0: it is the key itself",
     DEKSourceType.HKDF_SHA256_XNONCE_AES_GCM_SEED: "1: a seed, from which each value's key is derived",
 }
+_KMS_PARTS: Final = {"v1": _v1_parts, "v2": _v2_parts}

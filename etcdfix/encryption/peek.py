@@ -17,7 +17,6 @@ from typing import Final, NamedTuple
 import msgspec
 
 from etcdfix.encryption.candidates import Candidate, Place, local_candidates, place_of
-from etcdfix.encryption.config import ProviderType
 from etcdfix.encryption.known_starts import LEAST_ODDS_BITS, LookInto, RecognisedStart, Structures
 from etcdfix.encryption.providers.aesgcm import NONCE_SIZE
 from etcdfix.encryption.transformer import KMSReader, ResourceTransformers, Transformers
@@ -80,7 +79,7 @@ def peek(
     for reader in readers:
         candidates += kms_candidates(reader, own.rule or "", request.data[len(reader.prefix) :])
     not_asked = ""
-    if request.thorough and place.provider == ProviderType.KMS:
+    if request.thorough and place.facts.under_kms:
         elsewhere, not_asked = _behind_other_plugins(request.data, place, own, transformers, readers)
         candidates += elsewhere
     search = looking.search
@@ -88,7 +87,7 @@ def peek(
     found = None
     if best is not None:
         found = looking.described(best)
-    elif request.thorough and place.provider == ProviderType.KMS:
+    elif request.thorough and place.facts.under_kms:
         bodies = ((reader, request.data[len(reader.prefix) :]) for reader in readers)
         found = looking.fixed(search.undo_kms(reader, own.rule or "", body) for reader, body in bodies)
     elif request.thorough:
@@ -178,6 +177,7 @@ class _Looking(NamedTuple):
             named=candidate.named,
             opens=opens,
             bound=candidate.cipher.bound,
+            authenticated=candidate.cipher.authenticated,
             encoding=start.encoding,
             wrong_bits=start.wrong_bits,
             odds_bits=math.floor(start.bits - math.log2(tried)),

@@ -15,7 +15,6 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 
 from etcdfix.encryption.cipher import Cipher, Flip, difference, turned
-from etcdfix.encryption.config import ProviderType
 from etcdfix.encryption.kms.envelopes import (
     KMSEnvelopeInvalid,
     parse_encrypted_object,
@@ -115,7 +114,7 @@ def prefix_rewrites(data: bytes, own: ResourceTransformers, *, plugins: bool) ->
     Nothing for a value that names a key of its rule: then its prefix is whole.
     """
     for near in _near(data, own):
-        if near.key.provider is ProviderType.KMS and not plugins:
+        if near.key.facts.under_kms and not plugins:
             continue
         places = [f"{at}" for at, byte in enumerate(near.wrong) if byte]
         where = f"byte{'s' if len(places) > 1 else ''} {', '.join(places)}"
@@ -130,7 +129,7 @@ def prefix_rewrites(data: bytes, own: ResourceTransformers, *, plugins: bool) ->
 
 def nearly_behind_plugin(data: bytes, own: ResourceTransformers) -> str:
     """Return the KMS provider (``kms/v2/prov``) whose prefix a value has but for a few bits before its name; or ""."""
-    found = (n for n in _near(data, own) if n.key.provider is ProviderType.KMS and not n.in_name)
+    found = (n for n in _near(data, own) if n.key.facts.under_kms and not n.in_name)
     return next((near.key.transformer for near in found), "")
 
 
@@ -276,7 +275,7 @@ def cbc_rewrites(data: bytes, own: ResourceTransformers, fits: Callable[[bytes],
 
 def _under_cbc(data: bytes, own: ResourceTransformers) -> Iterator[tuple[int, bytes]]:
     for key in own.keys:
-        if key.provider is ProviderType.AESCBC and key.material is not None and data.startswith(key.prefix):
+        if key.material is not None and not key.facts.authenticated and data.startswith(key.prefix):
             yield len(key.prefix), key.material.expose()
     for reader in own.kms_readers:
         if data.startswith(reader.prefix) and isinstance(reader.opener, KMSv1Transformer):

@@ -15,7 +15,6 @@ import msgspec
 
 from etcdfix.encryption.candidates import Candidate, local_candidates, place_of
 from etcdfix.encryption.cipher import Cipher
-from etcdfix.encryption.config import ProviderType
 from etcdfix.encryption.known_starts import NOISE_SIZE, START_SIZE_CBC, LookInto, RecognisedStart, Structures
 from etcdfix.encryption.peek import surest
 from etcdfix.encryption.transformer import Transformers
@@ -100,7 +99,7 @@ class SameLook:
         or something else comes out than the object of its etcd key: what was damaged is to be found for each alone.
         """
         place = place_of(data, transformers) if _is_certain(data, body) else None
-        if place is None or place.provider == ProviderType.KMS:
+        if place is None or place.facts.under_kms:
             return None
         candidates = list(local_candidates(data, place, transformers.for_resource(resource), transformers))
         tried = [_Tried.of(candidate, data, structures) for candidate in candidates]

@@ -22,10 +22,9 @@ from etcdfix.encryption.config import (
     KeyedProvider,
     KMSProvider,
     Provider,
-    ProviderType,
 )
 from etcdfix.encryption.config_rules import narrowest_first, parse_group_resource, rule_name
-from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, transformer_name
+from etcdfix.encryption.envelope import transformer_name
 from etcdfix.encryption.errors import TransformError
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.kms.envelopes import KMSPlugin
@@ -33,15 +32,17 @@ from etcdfix.encryption.kms.transformer import KMSv1Transformer, KMSv2Transforme
 from etcdfix.encryption.providers import cipher_of
 from etcdfix.model.errors import aggregate
 from etcdfix.model.model import Attempt, FailureReason, GroupResource, KeyOfRule, Plaintext, TransformFailure
+from etcdfix.model.providers import (
+    ENCRYPTED_PREFIX,
+    IDENTITY,
+    ProviderFacts,
+    ProviderType,
+    facts_about,
+    facts_of,
+)
 
-IDENTITY = "identity"
 _REFUSED_ERROR = "identity transformer tried to read encrypted data"
 _NO_PREFIX_ERROR = "no matching prefix found"
-_NO_KEY_ERRORS = {
-    ProviderType.AESCBC: "no matching key was found for the provided AES transformer",
-    ProviderType.AESGCM: "no matching key was found for the provided AES transformer",
-    ProviderType.SECRETBOX: "no matching key was found for the provided Secretbox transformer",
-}
 _NOT_ASKED = "the KMS plugin that this value needs was not asked"
 
 # Of each key a cipher says one of few things; many keys of one name can say them in many ways.
@@ -68,6 +69,11 @@ class ConfiguredKey(NamedTuple):
     def key_fingerprint(self) -> str:
         """Of the key, "" for KMS and identity."""
         return self.material.fingerprint if self.material is not None else ""
+
+    @property
+    def facts(self) -> ProviderFacts:
+        """Return what its provider guarantees."""
+        return facts_of(self.transformer)
 
     @property
     def named(self) -> KeyOfRule:
@@ -287,9 +293,10 @@ class ResourceTransformers:
                 named = {"transformer": key.transformer, "key_fingerprint": key.key_fingerprint}
                 attempts.append(msgspec.structs.replace(one, **named))
             kind = self._providers[at].type
-            if not own and kind in _NO_KEY_ERRORS:
-                name, errors = transformer_name(kind, "v1", ""), (_NO_KEY_ERRORS[kind],)
-                attempts.append(Attempt(FailureReason.NO_KEY_MATCHED, errors, transformer=name))
+            error = facts_about(kind, "v1").no_key_error
+            if not own and error:
+                name = transformer_name(kind, "v1", "")
+                attempts.append(Attempt(FailureReason.NO_KEY_MATCHED, (error,), transformer=name))
         # The refusal of identity is dropped: a user sees it only for a resource without an entry in the configuration.
         if not attempts and self.rule is None:
             return TransformFailure(FailureReason.IDENTITY_REFUSED, _REFUSED_ERROR)

@@ -33,6 +33,7 @@ from etcdfix.examine.worker import Found
 from etcdfix.inputs.temporary import temporary_directory
 from etcdfix.model.errors import EndedEarly, SourceError
 from etcdfix.model.model import Outcome, StoredValue
+from etcdfix.model.providers import facts_of
 from etcdfix.sources.pages import Page, ValuesPage
 from etcdfix.text.words import counted
 
@@ -422,7 +423,7 @@ class Examining:
             return self._put_aside(self._waiting.append, stored, stored)
         if found.verdict.outcome is Outcome.READABLE:
             return found
-        if found.transformer.startswith("kms/"):
+        if facts_of(found.transformer).under_kms:
             self._note_provider(stored)
         if plugins is not None and found.verdict.cause is Cause.KMS_UNREACHABLE:
             # Nothing can change any more; a few are kept all the same, so that their order does not depend on when the
@@ -700,12 +701,12 @@ def _may_be_repaired(found: Examination) -> bool:
     verdict = found.verdict
     if verdict.outcome is not Outcome.DECRYPT_FAILURE:
         return False
-    tagged = not found.transformer.startswith("aescbc/")
+    tagged = facts_of(found.transformer).authenticated
     return tagged and (verdict.key_proven or verdict.cause is Cause.KMS_ENVELOPE_DAMAGED)
 
 
 def _behind_plugin(found: Examination) -> bool:
     """Say whether a verdict against a value rests on what its plugin did, here and for others."""
-    if not found.transformer.startswith("kms/"):
+    if not facts_of(found.transformer).under_kms:
         return False
     return found.verdict.cause in _BEHIND_PLUGIN or found.verdict.outcome is Outcome.DECODE_FAILURE

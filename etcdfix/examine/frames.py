@@ -13,13 +13,13 @@ from etcdfix.encryption.config import (
     KMSProvider,
     NamedKey,
     Provider,
-    ProviderType,
     ResourceRule,
 )
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.kms.transformer import KnownSeed
 from etcdfix.examine.verdicts.examination import Examination, PlainCount
 from etcdfix.examine.verdicts.opened_spans import OpenedReach
+from etcdfix.model.providers import ProviderType
 
 E = TypeVar("E")
 

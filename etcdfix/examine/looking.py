@@ -11,7 +11,7 @@ import msgspec
 from etcdfix.decoding.errors import KindUnknown
 from etcdfix.decoding.registry import Registry, SchemeName, stored_kinds
 from etcdfix.decoding.storagecodecs import Decoder
-from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, KNOWN_PROVIDERS, Envelope
+from etcdfix.encryption.envelope import Envelope
 from etcdfix.encryption.kms.envelopes import KEY_ID_MAX_SIZE, stored_key_id
 from etcdfix.encryption.known_starts import first_blocks
 from etcdfix.encryption.peek import LookInto, PeekRequest, Structures, peek
@@ -29,6 +29,7 @@ from etcdfix.examine.verdicts.plaintext import (
 from etcdfix.examine.verdicts.unwritable import unwritable
 from etcdfix.model.errors import DecodeError
 from etcdfix.model.model import DecodedObject, Look, Peek, Plaintext, StoredValue, key_id_digest
+from etcdfix.model.providers import ENCRYPTED_PREFIX, ENCRYPTING, IDENTITY
 from etcdfix.model.storagekey import (
     ResourcePrefix,
     StorageCodec,
@@ -38,8 +39,8 @@ from etcdfix.model.storagekey import (
 )
 
 # A value that ends before the colon after its key name.
-_ENVELOPE_CUT = re.compile(rb"k8s:enc:(?:(?:aescbc|aesgcm|secretbox):v1|kms:v[12]):[^:]{0,253}")
-_ENVELOPE_STARTS = tuple(f"k8s:enc:{provider}:{version}:".encode() for provider, version in KNOWN_PROVIDERS)
+_ENVELOPE_STARTS = tuple(facts.prefix for facts in ENCRYPTING)
+_ENVELOPE_CUT = re.compile(rb"(?:%b)[^:]{0,253}" % b"|".join(_ENVELOPE_STARTS))
 
 
 def ends_inside_its_envelope(value: bytes) -> bool:
@@ -88,7 +89,7 @@ class Looking:
         """
         blocks: tuple[bytes, ...] = ()
         garbled = failure is not None and failure.kind in GARBLED
-        if garbled and plain is not None and plain.transformer != "identity" and not plain.authenticated:
+        if garbled and plain is not None and plain.transformer != IDENTITY and not plain.authenticated:
             kind = reader.directory.kind
             blocks = first_blocks(
                 self._custom(reader) or (pair for pair in stored_kinds() if pair[1] == kind)
@@ -210,7 +211,7 @@ def encryption_keys(
 
 def kms_key_id_of(stored: StoredValue, envelope: Envelope | None) -> str:
     """Return the KMS key id in an envelope; "" where there is none."""
-    if envelope is None or (envelope.provider, envelope.version) != ("kms", "v2") or not envelope.known:
+    if envelope is None or not (envelope.known and envelope.facts.has_key_ids):
         return ""
     key_id = stored_key_id(stored.value[envelope.body_offset :])
     return (

@@ -16,7 +16,7 @@ import msgspec
 
 from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.encryption.envelope import ENCRYPTED_PREFIX, Envelope, parse_envelope
+from etcdfix.encryption.envelope import Envelope, parse_envelope
 from etcdfix.encryption.kms.envelopes import KMSPending
 from etcdfix.encryption.repairs import (
     cbc_size,
@@ -60,14 +60,13 @@ from etcdfix.model.model import (
     TransformFailure,
     Undone,
 )
+from etcdfix.model.providers import ENCRYPTED_PREFIX, IDENTITY, facts_of
 from etcdfix.model.storagekey import StorageCodec, StorageLayout
 from etcdfix.sources.base import Source
 from etcdfix.text.commands import RunOptions
 
 _UNREAD = FAILED | {Outcome.UNDETERMINED}
 _ELSEWHERE: Final = frozenset({Undone.OTHER_PREFIX, Undone.OTHER_PATH})
-# Under these the etcd key is associated data.
-_BOUND: Final = ("aesgcm/", "kms/")
 PLAIN = Verdict(Outcome.READABLE, None, Confidence.CERTAIN, ServerBehaviour.SERVES, "readable")
 """Of every value of which there is nothing to say."""
 
@@ -210,9 +209,7 @@ class Examiner:
         """
         transformers = self.readers.reader_for(stored.key).transformers
         opened = transformers.read(stored.value, stored.key) if transformers is not None else None
-        return (
-            isinstance(opened, Plaintext) and opened.authenticated and opened.transformer.startswith(_BOUND)
-        )
+        return isinstance(opened, Plaintext) and opened.authenticated and facts_of(opened.transformer).bound
 
     @property
     def names(self) -> frozenset[str]:
@@ -296,7 +293,7 @@ class Examiner:
                     else:
                         problem = opened
                 elif not reader.is_closed(data):
-                    plain = Plaintext(data, "identity", stale=False)
+                    plain = Plaintext(data, IDENTITY, stale=False)
                     decoded = decode(data)
             except DecodeError as error:
                 problem = error
@@ -533,7 +530,7 @@ class Examiner:
             reader.directory,
             where.namespace,
             where.name,
-            transformer or written_under or ("" if enveloped else "identity"),
+            transformer or written_under or ("" if enveloped else IDENTITY),
             plain is not None,
             plain is not None and plain.stale,
             verdict,

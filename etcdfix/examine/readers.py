@@ -17,7 +17,6 @@ import msgspec
 from etcdfix.decoding.customresource import CustomResourceInfo
 from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import KMSProvider
-from etcdfix.encryption.envelope import ENCRYPTED_PREFIX
 from etcdfix.encryption.kms.envelopes import KMSPending, KMSPlugin
 from etcdfix.encryption.transformer import ResourceTransformers, Transformers, TransformFailed
 from etcdfix.examine.verdicts.examination import KeyName, PlainCount
@@ -25,6 +24,7 @@ from etcdfix.examine.verdicts.observation import Covered
 from etcdfix.examine.verdicts.opened_spans import OpenedSpan, OpenedSpans
 from etcdfix.model.errors import DecodeError
 from etcdfix.model.model import DecodedObject, GroupResource, StoredValue, key_id_digest
+from etcdfix.model.providers import ENCRYPTED_PREFIX, facts_of
 from etcdfix.model.storagekey import (
     API_SERVICE_PATH,
     CRD_PATH,
@@ -221,7 +221,7 @@ class ResourceReaders:
         if self._transformers is None or plugins is None:
             return
         keys = self._transformers.for_resource(GroupResource(path, resource)).keys
-        if not any(key.transformer.startswith("kms/") for key in keys):
+        if not any(key.facts.under_kms for key in keys):
             return
         plugins.deferring = True
         try:
@@ -364,7 +364,7 @@ def is_maybe_unbound(transformer: str, stale: bool) -> bool:
 
     Under KMS v1 servers up to 1.24 wrote AES-CBC; what they wrote is always stale.
     """
-    return stale and transformer.startswith("kms/v1/")
+    return stale and facts_of(transformer).stale_is_unbound
 
 
 PlainPlace = tuple[str, str, str, bool]

@@ -12,15 +12,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from etcdfix.encryption.envelope import ENCRYPTED_PREFIX
 from etcdfix.encryption.known_starts import Structures
 from etcdfix.encryption.repairs import Rewrite, cbc_rewrites, prefix_rewrites, rewrites
 from etcdfix.encryption.transformer import ResourceTransformers, TransformFailed
 from etcdfix.examine.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
-from etcdfix.examine.verdicts.deletability import IDENTITY
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.examine.verdicts.plaintext import fixed_undos
 from etcdfix.model.model import Outcome, Repair, RepairKind, RepairProof, StoredValue
+from etcdfix.model.providers import ENCRYPTED_PREFIX, IDENTITY
 
 _UNDONE = {
     RepairKind.MAGIC: "the first four bytes are those of a protobuf object again",

@@ -11,7 +11,6 @@ import msgspec
 from etcdfix.examine.all import Progress, View, examine_all, no_progress
 from etcdfix.examine.jobs import Extracted, Helpers, Jobs
 from etcdfix.examine.one import Examiner, Reading
-from etcdfix.examine.verdicts.deletability import IDENTITY
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.examine.verdicts.key_loss import THE_KEY, KeyCounter
 from etcdfix.graph.builder import IndexBuilder
@@ -20,6 +19,7 @@ from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.tables import UNDETERMINED
 from etcdfix.model.errors import EndedEarly
 from etcdfix.model.interruptions import whole_calls
+from etcdfix.model.providers import IDENTITY
 from etcdfix.model.storagekey import likely_prefixes
 from etcdfix.sources.base import Source
 from etcdfix.text.words import counted

@@ -405,6 +405,7 @@ class Peek(msgspec.Struct, frozen=True):
         opens: It opens the value as it stands, tag or padding checked. So for a key of another name or rule; for a key
             that is named only under CBC, whose padding proves nothing.
         bound: Its associated data is the etcd key, which may be another one than the value was written under.
+        authenticated: Its cipher has a tag.
         encoding: ``protobuf``, ``json``, ``yaml``, ``cbor``, ``encrypted`` (``k8s:enc:`` again); "" where only a tag
             proves the key.
         wrong_bits: Bits of the known structure that are not as they should be.
@@ -425,6 +426,7 @@ class Peek(msgspec.Struct, frozen=True):
     named: bool = False
     opens: bool = False
     bound: bool = True
+    authenticated: bool = True
     encoding: str = ""
     wrong_bits: int = 0
     odds_bits: int = 0

@@ -23,6 +23,7 @@ from etcdfix.graph.assess import assess
 from etcdfix.graph.model import Assessment, Risk
 from etcdfix.model.errors import EtcdfixError
 from etcdfix.model.model import ClusterIdentity, Outcome, ReadableRevision, Repair, StoredValue
+from etcdfix.model.providers import facts_of
 from etcdfix.model.rules import Rule, refuse
 from etcdfix.model.storagekey import display
 from etcdfix.remediation.checks.cached_reads import CachedReads, Kin, RescuedCopies, cached_reads_of
@@ -278,7 +279,7 @@ class Present(Facts):
     def second_look(self) -> Examination | None:
         """What it is once its KMS plugin, whose answer makes it damaged, is asked again; None for any other value."""
         found = self.found
-        by_plugin = found.transformer.startswith("kms/") and found.verdict.outcome in FAILED
+        by_plugin = facts_of(found.transformer).under_kms and found.verdict.outcome in FAILED
         return look_last(self.cluster.examiner, found.stored) if by_plugin else None
 
     @fact("cached reads")

@@ -12,10 +12,10 @@ from typing import Final
 import msgspec
 
 from etcdfix.examine.verdicts.causes import CATALOGUE, CURABLE_BY_CONFIGURATION, Cause
-from etcdfix.examine.verdicts.deletability import IDENTITY
 from etcdfix.examine.verdicts.key_loss import KeyCounter
 from etcdfix.examine.verdicts.severity import Rank
 from etcdfix.model.model import Outcome
+from etcdfix.model.providers import IDENTITY
 from etcdfix.model.storagekey import builtin_directories
 from etcdfix.report.key_loss import Lost
 from etcdfix.report.model import Finding, FindingGroup, Remedy

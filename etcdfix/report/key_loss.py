@@ -9,10 +9,11 @@ import msgspec
 
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.damage import Damage
-from etcdfix.examine.verdicts.deletability import FAILED, IDENTITY
+from etcdfix.examine.verdicts.deletability import FAILED
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.examine.verdicts.key_loss import BY_NUMBERS
 from etcdfix.examine.verdicts.severity import Stake
+from etcdfix.model.providers import IDENTITY
 from etcdfix.model.storagekey import ResourcePrefix, StorageCodec, display
 from etcdfix.report.advice.ways import first_way
 from etcdfix.report.advice.whole import doubt_in, ways_of_lost_key

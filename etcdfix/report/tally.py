@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from etcdfix.examine.verdicts.deletability import FAILED, IDENTITY
+from etcdfix.examine.verdicts.deletability import FAILED
 from etcdfix.examine.verdicts.examination import Examination, PlainCount
 from etcdfix.examine.verdicts.severity import Stake, headline, restart_warning, stake_of
 from etcdfix.model.model import GroupResource, Outcome
+from etcdfix.model.providers import IDENTITY
 from etcdfix.model.storagekey import ResourcePrefix, display
 from etcdfix.report.model import (
     COUNTED,

@@ -11,8 +11,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from etcdfix.encryption.config import ProviderType
-from etcdfix.encryption.envelope import ENCRYPTED_PREFIX
+from etcdfix.model.providers import ENCRYPTED_PREFIX, ProviderType
 from etcdfix.testing.objects import MAGIC, Stored, taken_apart
 from etcdfix.testing.protobytes import block, number
 from etcdfix.testing.sealing import DoesNotFit, Seals, goes_on_as_a_name

@@ -11,13 +11,13 @@ from etcdfix.encryption.config import (
     EncryptionConfiguration,
     KeyedProvider,
     NamedKey,
-    ProviderType,
     ResourceRule,
     load_configuration,
 )
 from etcdfix.encryption.encrypt import NotSealed, to_storage
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.transformer import ConfiguredKey, ResourceTransformers, Transformers, TransformFailed
+from etcdfix.model.providers import ProviderType
 from etcdfix.model.storagekey import StorageLayout
 
 Config = EncryptionConfiguration | str | PathLike[str] | None

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from etcdfix.encryption.cipher import Flip
-from etcdfix.encryption.config import ProviderType, parse_configuration
+from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.config_rules import socket_path
 from etcdfix.encryption.envelope import parse_envelope, transformer_name
 from etcdfix.encryption.keyring import fingerprint, may_hold_key
@@ -36,6 +36,7 @@ from etcdfix.model.model import (
     TransformFailure,
     Undone,
 )
+from etcdfix.model.providers import ProviderType
 from tests.support import encoders
 from tests.support.peeking import (
     ETCD_KEY,

@@ -10,10 +10,10 @@ import msgspec
 from etcdfix.apiserver.objects import Answer
 from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.copies.model import Copy, Freshness, Sameness
-from etcdfix.examine.verdicts.deletability import IDENTITY
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.graph.model import Action, Assessment
 from etcdfix.model.model import ClusterIdentity, Outcome, RepairKind, RepairProof
+from etcdfix.model.providers import IDENTITY
 from etcdfix.model.storagekey import display
 from etcdfix.remediation.change import Change
 from etcdfix.remediation.checks.copy import UNSIGNED_LEASE

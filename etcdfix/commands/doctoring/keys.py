@@ -11,8 +11,8 @@ from etcdfix.examine.all import Ending, Progress, examine_all
 from etcdfix.examine.jobs import Helpers
 from etcdfix.examine.one import Examiner, Reading
 from etcdfix.examine.verdicts.causes import Cause
-from etcdfix.examine.verdicts.deletability import IDENTITY
 from etcdfix.examine.verdicts.key_loss import THE_KEY, KeyDoubt
+from etcdfix.model.providers import IDENTITY
 from etcdfix.model.storagekey import likely_prefixes
 from etcdfix.report.advice.whole import PLUGIN_REMEDIES, doubt_in
 from etcdfix.report.doctor import WORST_FIRST, Check, fail, ok, unknown, warn

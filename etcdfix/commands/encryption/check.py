@@ -16,7 +16,6 @@ import msgspec
 
 from etcdfix.encryption.config import (
     EncryptionConfiguration,
-    ProviderType,
     decode_rules,
     parse_configuration,
     read_configuration,
@@ -24,8 +23,9 @@ from etcdfix.encryption.config import (
 from etcdfix.encryption.config_lint import LintLevel, lint
 from etcdfix.encryption.config_rules import parse_group_resource, rule_name
 from etcdfix.encryption.envelope import transformer_name
-from etcdfix.encryption.transformer import IDENTITY, Transformers
+from etcdfix.encryption.transformer import Transformers
 from etcdfix.model.model import KeyOfRule
+from etcdfix.model.providers import IDENTITY, ProviderType
 from etcdfix.report.configurations import LEVELS, CheckFinding, EncryptionCheckReport
 from etcdfix.report.model import ReportConfiguration
 from etcdfix.report.origin import TOOL, shown_file, timestamp

@@ -14,7 +14,6 @@ import msgspec
 
 from etcdfix.commands.encryption.whole import Looked, Whole, keep_example
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.encryption.envelope import ENCRYPTED_PREFIX
 from etcdfix.examine.all import Progress, View, examine_all, no_progress
 from etcdfix.examine.in_scope import pages_in, resolved
 from etcdfix.examine.jobs import Helpers, Jobs
@@ -24,6 +23,7 @@ from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.deletability import FAILED
 from etcdfix.examine.verdicts.examination import Examination, KeyName, PlainCount
 from etcdfix.model.model import Outcome, StoredValue
+from etcdfix.model.providers import ENCRYPTED_PREFIX
 from etcdfix.model.scope import ScopeRequest
 from etcdfix.model.storagekey import display
 from etcdfix.report.document import Step

@@ -25,11 +25,12 @@ from etcdfix.examine.all import Progress, View, examine_all, no_progress
 from etcdfix.examine.jobs import Helpers, Jobs
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.verdicts.causes import Cause
-from etcdfix.examine.verdicts.deletability import FAILED, IDENTITY
+from etcdfix.examine.verdicts.deletability import FAILED
 from etcdfix.examine.verdicts.examination import Examination, KeyName, PlainCount
 from etcdfix.examine.verdicts.plaintext import is_surely_unencrypted
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import Outcome, StoredValue, key_id_digest
+from etcdfix.model.providers import IDENTITY, facts_of
 from etcdfix.model.storagekey import ResourcePrefix
 from etcdfix.remediation.backup.file import read_backup
 from etcdfix.remediation.backup.folder import FileKind, look_into
@@ -162,7 +163,7 @@ class _KeyUses:
             for use in map(self.of, found.encryption_keys):
                 setattr(use, field, getattr(use, field) + 1)
         # It counts under the KMS provider that it names; one whose name is damaged may need any.
-        named = found.verdict.cause is Cause.KMS_UNREACHABLE and found.transformer.startswith("kms/")
+        named = found.verdict.cause is Cause.KMS_UNREACHABLE and facts_of(found.transformer).under_kms
         self.unreadable += not named and _may_need_any_key(found)
 
 

@@ -23,10 +23,11 @@ from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine.all import Progress, View, examine_each, no_progress
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
-from etcdfix.examine.verdicts.deletability import FAILED, IDENTITY, LOST_KEY
+from etcdfix.examine.verdicts.deletability import FAILED, LOST_KEY
 from etcdfix.examine.verdicts.examination import Examination, KeyName
 from etcdfix.model.errors import ConfigurationError
 from etcdfix.model.model import GroupResource, KeyOfRule, Outcome, ServerBehaviour
+from etcdfix.model.providers import IDENTITY
 from etcdfix.report.document import Step
 from etcdfix.report.encryption import (
     ConfigurationChange,

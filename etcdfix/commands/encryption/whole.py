@@ -10,12 +10,12 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from etcdfix.encryption.config_rules import parse_group_resource
-from etcdfix.encryption.envelope import ENCRYPTED_PREFIX
 from etcdfix.examine.all import Ending
 from etcdfix.examine.one import Reading
 from etcdfix.examine.verdicts.plaintext import bits_off
 from etcdfix.model.errors import EndedEarly
 from etcdfix.model.model import GroupResource
+from etcdfix.model.providers import ENCRYPTED_PREFIX
 from etcdfix.model.storagekey import display, likely_prefixes
 from etcdfix.report.origin import shown_word
 from etcdfix.sources.base import Source

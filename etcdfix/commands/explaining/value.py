@@ -11,13 +11,14 @@ from etcdfix.encryption.transformer import ConfiguredKey
 from etcdfix.examine.all import Examining, Progress, examine_all
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.verdicts.causes import Cause
-from etcdfix.examine.verdicts.deletability import FAILED, IDENTITY, Deletability, deletability_of
+from etcdfix.examine.verdicts.deletability import FAILED, Deletability, deletability_of
 from etcdfix.examine.verdicts.examination import Examination, KeyName
 from etcdfix.examine.verdicts.key_loss import THE_KEY, KeyCounter, KeyDoubt
 from etcdfix.examine.verdicts.observation import Observation
 from etcdfix.examine.verdicts.ruled_out import ruled_out
 from etcdfix.model.errors import EndedEarly, SourceError
 from etcdfix.model.model import Attempt, FailureReason, Part
+from etcdfix.model.providers import IDENTITY
 from etcdfix.model.storagekey import StorageCodec
 from etcdfix.report.explain import AttemptResult, KeyAttempt, LayoutPart, Siblings, Where
 from etcdfix.report.finding import finding_from

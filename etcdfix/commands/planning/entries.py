@@ -15,7 +15,7 @@ from etcdfix.copies.rescued import SavedObject
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.readable_revision import ReadableRevisions
 from etcdfix.examine.verdicts.damage import Damage
-from etcdfix.examine.verdicts.deletability import IDENTITY, Deletability, deletability_of, is_repairable
+from etcdfix.examine.verdicts.deletability import Deletability, deletability_of, is_repairable
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.examine.verdicts.key_loss import (
     BY_NUMBERS,
@@ -34,6 +34,7 @@ from etcdfix.graph.recreation import MAKERS, TOKEN_TYPE, Recreation, shown, who_
 from etcdfix.graph.users import by_role
 from etcdfix.graph.uses import Role
 from etcdfix.model.model import Outcome, ReadableRevision
+from etcdfix.model.providers import IDENTITY
 from etcdfix.model.rules import Rule, acceptance
 from etcdfix.remediation.offers import at_hand
 from etcdfix.report.plan import PlanEntry, declaration, is_breaking

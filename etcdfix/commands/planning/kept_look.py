@@ -25,13 +25,14 @@ import msgspec
 from etcdfix.examine.all import Progress, View, examine_all, look_last
 from etcdfix.examine.maybe_newer import SimilarValues, similarity_of
 from etcdfix.examine.one import Examiner
-from etcdfix.examine.verdicts.deletability import FAILED, IDENTITY
+from etcdfix.examine.verdicts.deletability import FAILED
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.examine.verdicts.key_ledger import KeyLedger
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.contents import LEARNED_PATHS
 from etcdfix.model.errors import RefusedByRule, SourceError, SourceUnreachable
 from etcdfix.model.model import Outcome, StoredValue
+from etcdfix.model.providers import IDENTITY
 from etcdfix.model.rules import Rule, refuse
 from etcdfix.model.storagekey import API_SERVICE_PATH, CRD_PATH, StorageLayout
 from etcdfix.remediation.cluster import Cluster, encrypted, looks_enveloped

@@ -23,6 +23,7 @@ from etcdfix.encryption.known_starts import START_SIZE_CBC
 from etcdfix.model.model import Attempt, FailureReason
 
 BLOCK_SIZE = 16
+PARTS = (("initialisation vector", BLOCK_SIZE), ("ciphertext", 0))
 NOT_BLOCK_MULTIPLE_ERROR = "the stored data is not a multiple of the block size"
 NOT_PADDED_ERROR = "invalid PKCS7 data (empty or not padded)"
 PADDING_ERROR = "invalid padding on input"
@@ -87,6 +88,9 @@ class AESCBCCipher:
     def blocks(self, body: bytes) -> bytes:
         """Return what all whole blocks decrypt to, padding included."""
         return self._update(body[: len(body) // BLOCK_SIZE * BLOCK_SIZE])[BLOCK_SIZE:]
+
+
+cipher = AESCBCCipher
 
 
 def without_padding(padded: bytes) -> bytes | Attempt:

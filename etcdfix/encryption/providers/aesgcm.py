@@ -29,6 +29,7 @@ from etcdfix.model.model import Attempt, FailureReason
 
 NONCE_SIZE = 12
 TAG_SIZE = 16
+PARTS = (("nonce", NONCE_SIZE), ("ciphertext", 0), ("tag", TAG_SIZE))
 _BLOCK_SIZE = 16
 # Counter 1 is the tag's.
 _FIRST_COUNTER = 2
@@ -124,6 +125,9 @@ class AESGCMCipher:
             return b""
         counter = nonce + _FIRST_COUNTER.to_bytes(_COUNTER_SIZE)
         return Cipher(self._aes, CTR(counter)).decryptor().update(body[NONCE_SIZE:end])
+
+
+cipher = AESGCMCipher
 
 
 def flipped_bits(hash_key: bytes, difference: bytes, size: int) -> Iterator[tuple[int, int]]:

@@ -28,6 +28,7 @@ from etcdfix.model.model import Attempt, FailureReason
 
 NONCE_SIZE = 24
 TAG_SIZE = 16
+PARTS = (("nonce", NONCE_SIZE), ("tag", TAG_SIZE), ("ciphertext", 0))
 _BODY = NONCE_SIZE + TAG_SIZE
 # As much as a start needs that is recognised by its text.
 _TRIED_SIZE = 64
@@ -108,6 +109,9 @@ class SecretboxCipher:
 
     def _sealed(self, plaintext: bytes, nonce: bytes) -> bytes:
         return crypto_secretbox(plaintext, nonce, self._key)
+
+
+cipher = SecretboxCipher
 
 
 def flipped_bits(

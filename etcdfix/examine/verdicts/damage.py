@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, assert_never
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.observation import Neighbours, Observation, OwnKey
 from etcdfix.model.model import Confidence, Evidence, Found, Look, Peek, PeekState, Undone
+from etcdfix.model.providers import Noise, facts_of
 from etcdfix.model.storagekey import display
 from etcdfix.text.words import counted
 
@@ -81,7 +82,7 @@ def rule_on(seen: Observation, peek: Peek) -> Ruling:
         message = f"too short to have been written under {written}, whatever the key"
         return Ruling(Cause.VALUE_TRUNCATED, Confidence.CERTAIN, message, Damage.PROVEN)
     if peek.name_may_go_on:
-        kms = written.startswith("kms/")
+        kms = facts_of(written).under_kms
         name = "its provider's name" if kms else "its key name"
         message = f"does not open under {written}, and {name} may be longer: text and another colon follow"
         cause = Cause.PROVIDER_MISSING if kms else Cause.KEY_NAME_MISSING
@@ -121,7 +122,7 @@ def _under_right_key(seen: Observation, peek: Peek) -> Ruling:
     if look is not None and whole and look.ends_early:
         message = f"the key of {written} is right, and the last bytes that the API server writes are missing"
         return Ruling(Cause.VALUE_TRUNCATED, likely, message, proven)
-    if whole and not (peek.bound or peek.opens or end_wrong or written.startswith("secretbox/")):
+    if whole and not (peek.authenticated or peek.opens or end_wrong):
         # AES-CBC: an object that ends where the blocks end is one whose padding is gone.
         message = f"the key of {written} is right, and the padding after the object is missing"
         return Ruling(Cause.VALUE_TRUNCATED, likely, message, proven)
@@ -206,6 +207,12 @@ def _undone(found: Found, written: str) -> Ruling:
 
 # What nothing in etcd tells from damage.
 _ELSE: Final = "or an API server had other bytes under that name"
+MEANING_OF_NOISE: Final = {
+    Noise.NONCE: (Cause.NONCE_DAMAGED, "noise", "its nonce"),
+    Noise.CIPHERTEXT: (Cause.CIPHERTEXT_DAMAGED, "noise", "the encrypted data"),
+    Noise.ENVELOPE: (Cause.KMS_ENVELOPE_DAMAGED, "does not open", "its wrapped data key or its nonce"),
+}
+"""The cause of noise under the right encryption key, how a value shows it, and what is damaged."""
 
 
 def _among_neighbours(seen: Observation) -> Ruling:
@@ -216,14 +223,9 @@ def _among_neighbours(seen: Observation) -> Ruling:
     if seen.neighbours is Neighbours.NEWEST:
         confidence, damage = Confidence.POSSIBLE, Damage.POSSIBLE
         around = "it is the newest value under that key and the only one that does not open"
-    if written.startswith("kms/"):
-        message = f"does not open under {written}, and {around}: its wrapped data key or its nonce is damaged, {_ELSE}"
-        return Ruling(Cause.KMS_ENVELOPE_DAMAGED, confidence, message, damage, open=True)
-    if written.startswith("aescbc/"):
-        message = f"noise under {written}, and {around}: the encrypted data is damaged, {_ELSE}"
-        return Ruling(Cause.CIPHERTEXT_DAMAGED, confidence, message, damage, open=True)
-    message = f"noise under {written}, and {around}: its nonce is damaged, {_ELSE}"
-    return Ruling(Cause.NONCE_DAMAGED, confidence, message, damage, open=True)
+    cause, shown, damaged = MEANING_OF_NOISE[facts_of(written).noise]
+    message = f"{shown} under {written}, and {around}: {damaged} is damaged, {_ELSE}"
+    return Ruling(cause, confidence, message, damage, open=True)
 
 
 def _between_two_writers(seen: Observation, peek: Peek) -> Ruling:

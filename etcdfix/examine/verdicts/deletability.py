@@ -10,10 +10,8 @@ from etcdfix.examine.verdicts.damage import Damage
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.examine.verdicts.judge import MAY_BE_WHOLE, MAYBE_NEWER, Verdict
 from etcdfix.model.model import Outcome, RepairKind
+from etcdfix.model.providers import IDENTITY
 from etcdfix.model.rules import Rule
-
-IDENTITY: Final = "identity"
-"""The transformer of unencrypted values, which have no key that could be lost."""
 
 FAILED: Final = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE})
 """Proven not to open, or to be no object."""

@@ -13,6 +13,7 @@ from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.damage import Damage, Ruling
 from etcdfix.examine.verdicts.observation import Neighbours
 from etcdfix.model.model import Attempt, Confidence
+from etcdfix.model.providers import facts_of
 
 _DENIED = frozenset({"PERMISSION_DENIED", "UNAUTHENTICATED"})
 _UNKNOWN_KEY = frozenset({"NOT_FOUND", "FAILED_PRECONDITION"})
@@ -44,7 +45,7 @@ def _cause_of(attempt: Attempt, *, right_key: bool, neighbours: Neighbours) -> C
         return Cause.KMS_DENIED
     if attempt.kms_status in _UNKNOWN_KEY:
         # Of v2, a key id that answered for others is known, so this answer is not about the key id.
-        contradicts_itself = attempt.transformer.startswith("kms/v2/") and plugin.same_key
+        contradicts_itself = facts_of(attempt.transformer).has_key_ids and plugin.same_key
         known_well = plugin.healthy and plugin.any_key and not contradicts_itself
         return Cause.KMS_KEY_UNKNOWN if known_well else Cause.KMS_UNPROVEN
     if not (plugin.healthy and plugin.same_key):
@@ -90,7 +91,7 @@ def undetermined_message(
 def _doubt_of(unproven: Attempt) -> str:
     plugin = unproven.plugin
     assert plugin is not None  # else nobody answered
-    under = "provider" if unproven.transformer.startswith("kms/v1/") else "key id"
+    under = "key id" if facts_of(unproven.transformer).has_key_ids else "provider"
     if not plugin.healthy:
         return "the plugin does not report itself healthy"
     if not plugin.same_key:

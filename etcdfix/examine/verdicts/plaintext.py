@@ -21,11 +21,11 @@ from etcdfix.golang.errors import JSONMalformed
 from etcdfix.golang.goquote import withheld
 from etcdfix.model.errors import DecodeError
 from etcdfix.model.model import DecodedObject, Look, RepairKind
+from etcdfix.model.providers import ENCRYPTED_PREFIX
 from etcdfix.model.storagekey import builtin_directories
 
 # Worth trying with the magic restored: the first bytes are not far off, or the end is that of an envelope.
 _MAGIC_BITS = 8
-_ENCRYPTED = b"k8s:enc:"
 _STARTS_TEXT = re.compile(rb"\s*(?:---\s*)?(?:\{|apiVersion|kind|metadata)")
 # A damaged length can make a kind of a megabyte; nobody reads more than this of it.
 LONGEST_MESSAGE = 4096
@@ -254,7 +254,7 @@ def shape_of(
         size=len(data),
         zeroed=bool(data) and not data.strip(b"\x00"),
         starts_json=_JSON_OBJECT.match(data) is not None,
-        starts_encrypted=data.startswith(_ENCRYPTED),
+        starts_encrypted=data.startswith(ENCRYPTED_PREFIX),
         magic_bits_off=bits_off(data, PROTOBUF_MAGIC),
         ends_envelope=data.endswith(ENVELOPE_END),
         heals_magic=RepairKind.MAGIC in undone,
@@ -311,7 +311,7 @@ def fixed_undos(data: bytes) -> Iterator[tuple[RepairKind, bytes]]:
 def _may_hold_another(rest: bytes, whole: bytes) -> bool:
     """Say whether what stands behind a whole object may be another one; a copy of it is not."""
     return rest != whole and (
-        any(start in rest for start in (PROTOBUF_MAGIC, CBOR_TAG, _ENCRYPTED))
+        any(start in rest for start in (PROTOBUF_MAGIC, CBOR_TAG, ENCRYPTED_PREFIX))
         or _STARTS_TEXT.match(rest) is not None
         or JSON_STARTS.search(rest) is not None
     )

@@ -15,6 +15,7 @@ from etcdfix.examine.verdicts.damage import is_right_key
 from etcdfix.examine.verdicts.judge import Verdict
 from etcdfix.examine.verdicts.observation import Covered, Neighbours, Observation, PlaintextShape
 from etcdfix.model.model import Confidence, FailureReason, Outcome, Peek, PeekState
+from etcdfix.model.providers import facts_of
 from etcdfix.model.storagekey import StorageCodec
 
 _ENVELOPE_BITS = 3
@@ -78,7 +79,7 @@ def _by_attempts(seen: Observation) -> Iterator[RuledOut]:
         return
     written = seen.envelope_transformer
     yield RuledOut(Cause.PROVIDER_MISSING, f"the configuration has that provider: {written}")
-    if not written.startswith("kms/"):
+    if not facts_of(written).under_kms:
         keys = ", ".join(dict.fromkeys(one.key_fingerprint for one in tried))
         yield RuledOut(Cause.KEY_NAME_MISSING, f"a key of that name is configured, and was tried: {keys}")
 
@@ -97,7 +98,7 @@ def _by_peek(seen: Observation, peek: Peek, *, searched: bool) -> Iterator[Ruled
         yield from _under_right_key(peek, searched=searched)
         return
     if peek.state is PeekState.NOISE and (
-        not written.startswith("kms/") or (searched and not peek.not_asked)
+        not facts_of(written).under_kms or (searched and not peek.not_asked)
     ):
         yield RuledOut(
             Cause.KEY_RENAMED,
@@ -125,7 +126,7 @@ def _under_right_key(peek: Peek, *, searched: bool) -> Iterator[RuledOut]:
     # Any line of text ends with a line feed; and a padding of AES-CBC that is gone leaves no trace in the plaintext.
     ends = look is not None and look.ends_as_written and not look.ends_early
     telling = peek.encoding == "protobuf" or (peek.encoding == "json" and look is not None and look.whole)
-    if ends and telling and peek.undone is None and not peek.transformer.startswith("aescbc/"):
+    if ends and telling and peek.undone is None and peek.authenticated:
         yield RuledOut(Cause.VALUE_TRUNCATED, "it ends as API servers write it")
     if not searched or peek.undone is not None:
         return

@@ -16,6 +16,7 @@ from etcdfix.decoding.errors import CBORMalformed, ConversionFailed, KindUnknown
 from etcdfix.golang.errors import JSONMalformed
 from etcdfix.model.errors import DecodeError
 from etcdfix.model.model import DecodedObject
+from etcdfix.model.providers import ENCRYPTED_PREFIX, ProviderType
 from etcdfix.wire.varint import read_varint
 
 PROTOBUF_MAGIC: Final = b"k8s\x00"
@@ -31,7 +32,7 @@ _SIZES: Final = {0: 0, 1: 8, 2: 0, 5: 4}
 
 Decode = Callable[[bytes], DecodedObject]
 
-_SEALED: Final = re.compile(rb"k8s:enc:(?:aescbc|aesgcm|secretbox|kms):v[0-9]+:")
+_SEALED: Final = re.compile(ENCRYPTED_PREFIX + rb"(?:%b):v[0-9]+:" % "|".join(ProviderType).encode())
 _CR_LF, _LF = b"\r\n", b"\n"
 # What stands behind a magic: the length of the type, apiVersion and kind, and the tag of the object.
 _TYPE: Final = re.compile(
@@ -60,8 +61,13 @@ def holds_whole(data: bytes, decode: Decode, parse: Decode) -> bool:
     return _is_found(data, decode, parse) or (text != data and _is_found(text, decode, parse))
 
 
+def is_sealed(data: bytes) -> bool:
+    """Say whether an encrypted value stands somewhere in a plaintext."""
+    return _SEALED.search(data) is not None
+
+
 def _is_found(data: bytes, decode: Decode, parse: Decode) -> bool:
-    if _SEALED.search(data) is not None:
+    if is_sealed(data):
         return True
     found = (_protobuf(data), _cbor(data, parse), _json(data))
     return any(

@@ -15,8 +15,8 @@ from etcdfix.apiserver.memory import Memory
 from etcdfix.apiserver.objects import Answer
 from etcdfix.apiserver.permissions import can_i
 from etcdfix.copies.rescued import read_saved
-from etcdfix.encryption.config import ProviderType
 from etcdfix.model.errors import ConfigurationError, RefusedByRule
+from etcdfix.model.providers import ProviderType
 from etcdfix.model.rules import Rule, refuse, unless_accepted
 from etcdfix.model.storagekey import display
 from etcdfix.remediation.facts import must_be_had

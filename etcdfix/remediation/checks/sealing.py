@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from etcdfix.copies.model import Copy, Place
 from etcdfix.encryption.encrypt import NotSealed, Sealed, SealRefusal, to_storage
-from etcdfix.examine.verdicts.deletability import IDENTITY
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.golang.gojsontext import parse_exactly
 from etcdfix.model.errors import RefusedByRule
 from etcdfix.model.model import Outcome, StoredValue
+from etcdfix.model.providers import IDENTITY
 from etcdfix.model.rules import Rule, refuse, unless_accepted
 from etcdfix.remediation.audit.search import own_writes
 from etcdfix.remediation.backup.file import name_of

@@ -13,7 +13,6 @@ from etcdfix.examine.maybe_newer import NOT_THE_OBJECT, in_our_tables
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.damage import Damage
 from etcdfix.examine.verdicts.deletability import (
-    IDENTITY,
     KMS_DOUBTS,
     Deletability,
     deletability_of,
@@ -25,6 +24,7 @@ from etcdfix.examine.verdicts.examination import Examination, KeyName
 from etcdfix.examine.verdicts.key_loss import NOT_THE_KEY, KeyCounts, KeyDoubt, doubt_about, is_lifted
 from etcdfix.model.errors import RefusedByRule
 from etcdfix.model.model import Outcome, RepairKind, RepairProof
+from etcdfix.model.providers import IDENTITY, facts_of
 from etcdfix.model.rules import Rule, refuse, unless_accepted
 from etcdfix.model.storagekey import display
 from etcdfix.report.advice.finding import repair_risks
@@ -337,7 +337,7 @@ def _pattern(found: Examination, tally: KeyCounts, doubt: KeyDoubt) -> tuple[str
             f"{tally.unexplained} values do not open, and nothing proves that they are damaged: the key "
             "may have had other bytes for a time"
         )
-        kms = found.transformer.startswith("kms/") and tally.undetermined
+        kms = facts_of(found.transformer).under_kms and tally.undetermined
         asked = "see that its KMS plugin answers, and " if kms else ""
         if not key_may_be_lost(found):
             return text, _not_lost(found)

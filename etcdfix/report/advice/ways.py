@@ -12,6 +12,7 @@ from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.deletability import LOST_KEY, risks_of
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.examine.verdicts.protected import protected_reason
+from etcdfix.model.providers import facts_of
 from etcdfix.model.rules import Rule
 from etcdfix.report.model import Remedy
 from etcdfix.text import commands
@@ -154,7 +155,7 @@ _OTHER_BYTES = frozenset({Cause.WRONG_KEY, Cause.AUTHENTICATION_FAILED})
 
 def recovered_configuration(causes: Collection[Cause], transformer: str, run: RunOptions) -> Remedy | None:
     """Return how to recover a configuration that a server of k3s or RKE2 keeps; None where it would not help."""
-    if not run.keeps_configuration or transformer.startswith("kms/") or _KEY_MISSING.isdisjoint(causes):
+    if not run.keeps_configuration or facts_of(transformer).under_kms or _KEY_MISSING.isdisjoint(causes):
         return None
     return Remedy(
         "Recover the EncryptionConfiguration that k3s or RKE2 keeps in this datastore, with the server's token",
@@ -186,7 +187,7 @@ def configuration_ways(causes: Iterable[Cause], transformer: str, words: Sequenc
     ways: dict[str, Remedy] = {}
     for cause in causes:
         text, scope = _CONFIGURATION.get(cause), words
-        if cause in _OTHER_BYTES and transformer.startswith("kms/"):
+        if cause in _OTHER_BYTES and facts_of(transformer).under_kms:
             # What a plugin says of one value is proven by what it does for others.
             text, scope = KMS_ADVICE[Cause.KMS_UNPROVEN], ()
         if text is not None:

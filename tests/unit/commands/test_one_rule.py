@@ -15,9 +15,9 @@ from etcdfix.commands.plan import build_plan
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.examine.all import no_progress
 from etcdfix.examine.one import Reading
-from etcdfix.examine.verdicts.deletability import IDENTITY as UNENCRYPTED
 from etcdfix.examine.verdicts.key_loss import BY_NUMBERS
 from etcdfix.graph.cluster import index_cluster
+from etcdfix.model.providers import IDENTITY as UNENCRYPTED
 from etcdfix.model.rules import MEANINGS, Rule
 from etcdfix.remediation.surroundings import look_at_all
 from etcdfix.report.advice.whole import doubt_in

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from etcdfix.encryption.cipher import Cipher, Flip, turned
-from etcdfix.encryption.config import ProviderType
 from etcdfix.encryption.providers import aesgcm, cipher_of, secretbox
 from etcdfix.encryption.providers.aescbc import AESCBCCipher
 from etcdfix.encryption.providers.aesgcm import AESGCMCipher
 from etcdfix.encryption.providers.secretbox import SecretboxCipher
 from etcdfix.model.model import Attempt, FailureReason
+from etcdfix.model.providers import ProviderType
 from tests.support import encoders
 
 KEY = bytes(range(32))

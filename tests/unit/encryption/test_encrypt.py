@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etcdfix.encryption import encrypt
-from etcdfix.encryption.config import ProviderType, parse_configuration
+from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.encrypt import NotSealed, Sealed, SealRefusal, to_storage
 from etcdfix.encryption.providers import cipher_of
 from etcdfix.encryption.transformer import ResourceTransformers, Transformers
 from etcdfix.model.model import GroupResource
+from etcdfix.model.providers import ProviderType
 from tests.support import encoders
 from tests.support.encoders import NONCE_SIZES, local_body
 from tests.support.fixtures import Patch

@@ -34,16 +34,14 @@ def names(value: bytes, *known: str) -> list[tuple[str, int]]:
 
 
 def test_aescbc() -> None:
-    blocks = (len(CBC) - len(b"k8s:enc:aescbc:v1:key1:")) // 16 - 1
     assert envelope_layout(CBC) == [
         Part(0, 8, "prefix", "k8s:enc:"),
         Part(8, 7, "provider", "aescbc"),
         Part(15, 3, "version", "v1"),
         Part(18, 5, "key name", "key1"),
         Part(23, 16, "initialisation vector"),
-        Part(39, 16 * blocks, "ciphertext", f"{blocks} blocks of 16 bytes"),
+        Part(39, len(CBC) - 39, "ciphertext"),
     ]
-    assert envelope_layout(CBC + b"x")[-1].detail == f"{blocks} blocks of 16 bytes, and 1 bytes more"
 
 
 def test_aesgcm_and_secretbox_have_their_tags_where_they_are() -> None:

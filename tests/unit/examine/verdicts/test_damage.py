@@ -91,12 +91,13 @@ RULINGS: dict[str, tuple[Peek, tuple[str, ...], Neighbours, Cause, Confidence, D
     "the object ends early": (
         right(look=CUT), ALL, FAR, Cause.VALUE_TRUNCATED, LIKELY, PROVEN, True),
     "broken under KMS v1, where the padding fits": (
-        right(opens=True, bound=False, key_fingerprint="", look=BROKEN), (V1,), FAR,
+        right(opens=True, bound=False, authenticated=False, key_fingerprint="", look=BROKEN), (V1,), FAR,
         Cause.CIPHERTEXT_DAMAGED, LIKELY, PROVEN, False),
     "whole under CBC, and no padding behind it": (
-        right(bound=False, look=WHOLE), (V1, CBC), SAME_KEY, Cause.VALUE_TRUNCATED, LIKELY, PROVEN, False),
+        right(bound=False, authenticated=False, look=WHOLE), (V1, CBC), SAME_KEY,
+        Cause.VALUE_TRUNCATED, LIKELY, PROVEN, False),
     "whole under CBC, and its padding fits": (
-        right(bound=False, look=WHOLE, opens=True), (V1, CBC), SAME_KEY,
+        right(bound=False, authenticated=False, look=WHOLE, opens=True), (V1, CBC), SAME_KEY,
         Cause.CIPHERTEXT_DAMAGED, LIKELY, PROVEN, False),
     "whole, and nothing but the value could be wrong": (
         right(look=WHOLE, bound=False), (BOX,), FAR, Cause.CIPHERTEXT_DAMAGED, CERTAIN, PROVEN, False),

@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from etcdfix.cli.command import Command, codes
-from etcdfix.cli.inputs import what_to_read
 from etcdfix.cli.keys import wanted_scope
 from etcdfix.cli.look import open_look
 from etcdfix.cli.options import FILE, etcd_data_options, reading_options, report_options, scope_options
 from etcdfix.cli.output import say
 from etcdfix.cli.progress import progress_of
 from etcdfix.commands.compare import compare_members, compare_sources
+from etcdfix.commands.opening import nothing_examined
 from etcdfix.model.errors import ConfigurationError
 from etcdfix.report.origin import shown_word
 from etcdfix.sources.base import has_keys
@@ -49,26 +49,25 @@ def command(*, with_snapshot: Path | None, **options: Any) -> int:
     Name resources, key prefixes or keys as for scan, or nothing for everything.
     """
     wanted = wanted_scope(options)
-    inputs, configuration = what_to_read(options, wanted)
-    if inputs.snapshot is not None and with_snapshot is None:
+    if options["snapshot"] is not None and with_snapshot is None:
         raise ConfigurationError(
             "a snapshot is the copy of one member: there is nothing to compare it with",
             hint="name an earlier one with --with-snapshot FILE, or the live etcd with --endpoints",
         )
-    reading = inputs.reading(configuration)
-    with open_look(options, inputs, configuration, besides=(with_snapshot,)) as look:
+    with open_look(options, wanted, besides=(with_snapshot,)) as look:
+        reading = look.inputs.reading(look.configuration)
         means: dict[str, Any] = {"plugins": look.plugins, "progress": progress_of(look.source)}
         if with_snapshot is None:
             assert isinstance(look.source, LiveSource)  # what open_source gives without a snapshot
             report, ended = compare_members(
-                look.source, reading, wanted, revision=inputs.revision, say=say, **means
+                look.source, reading, wanted, revision=look.inputs.revision, say=say, **means
             )
         else:
             path = shown_word(str(with_snapshot))
-            with SnapshotSource(with_snapshot, salvage=inputs.salvage) as earlier:
+            with SnapshotSource(with_snapshot, salvage=look.inputs.salvage) as earlier:
                 report, ended = compare_sources(
                     earlier, look.source, reading, wanted, earlier_path=path, **means
                 )
         if not report.keys and report.complete and not has_keys(look.source, reading.layout):
-            look.nothing_examined((), None, ())
+            raise nothing_examined(reading.layout.prefix, ())
         return look.tell(report, ended, reading.run)

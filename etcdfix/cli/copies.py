@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.inputs import what_to_read
 from etcdfix.cli.keys import wanted_scope
 from etcdfix.cli.look import open_look, record_paths, where_to_look
 from etcdfix.cli.options import FILE, look_options, scope_options, where_else_options
 from etcdfix.commands.copies import CopiesRequest, find_copies
+from etcdfix.commands.opening import nothing_examined
 from etcdfix.report.saved_report import load_report
 
 
@@ -43,16 +43,17 @@ def command(*, from_report: Path | None, **options: Any) -> int:
         raise click.UsageError("--from-report names the objects already: leave the others out")
     report = load_report(from_report) if from_report is not None else None
     records, places = record_paths(options), where_to_look(options)
-    inputs, configuration = what_to_read(options, wanted, keys=report.findings if report is not None else ())
-    request = CopiesRequest(
-        **inputs.reading_fields(configuration, api=places.api, places=records),
-        scope=wanted,
-        report=report,
-        places=places,
-        records=records,
-    )
-    with open_look(options, inputs, configuration, besides=(from_report,), places=places.named) as look:
+    keys = report.findings if report is not None else ()
+    with open_look(options, wanted, keys=keys, besides=(from_report,), places=places.named) as look:
+        request = CopiesRequest(
+            **look.reading_fields(api=places.api, places=records),
+            scope=wanted,
+            report=report,
+            places=places,
+            records=records,
+        )
         result = find_copies(look.source, request, candidates=look.candidates, **look.means)
         if result.nothing_there:
-            look.nothing_examined(result.report.incomplete_reasons, result.ended, result.suggested_prefixes)
+            reasons = result.report.incomplete_reasons
+            raise result.ended or nothing_examined(request.layout.prefix, result.suggested_prefixes, reasons)
         return look.tell(result.report, result.ended, request.run)

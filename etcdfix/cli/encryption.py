@@ -9,9 +9,9 @@ import click
 import msgspec
 
 from etcdfix.cli.command import Group, codes
-from etcdfix.cli.inputs import what_to_read
+from etcdfix.cli.inputs import NOTHING_NAMED
 from etcdfix.cli.keys import wanted_scope
-from etcdfix.cli.look import open_look, record_paths, report_place
+from etcdfix.cli.look import Look, open_look, record_paths, report_place
 from etcdfix.cli.options import (
     FILE,
     audit_log_option,
@@ -32,7 +32,7 @@ from etcdfix.commands.encryption.recover import RecoverRequest, recover_configur
 from etcdfix.commands.encryption.try_ import NamedCandidate, TryRequest, try_candidates
 from etcdfix.commands.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.commands.encryption.what_if import WhatIfRequest, what_if
-from etcdfix.commands.opening import Inputs, open_plugins, open_source
+from etcdfix.commands.opening import open_plugins, open_source
 from etcdfix.copies.finder import Named
 from etcdfix.copies.model import Place
 from etcdfix.encryption.bootstrap import EMPTY_TOKEN, load_token
@@ -61,10 +61,11 @@ def _load(path: Path, name: str) -> EncryptionConfiguration:
     return configuration
 
 
-def _whole_fields(inputs: Inputs, configuration: EncryptionConfiguration | None) -> dict[str, Any]:
+def _whole_fields(look: Look) -> dict[str, Any]:
     """Return the fields of a request that looks at everything, in whichever etcd it is."""
+    inputs = look.inputs
     return {
-        **inputs.reading_fields(configuration),
+        **look.reading_fields(),
         "overrides": {} if inputs.each_from_its_own else inputs.overrides or {},
         "main_not_read": inputs.file is None and bool(inputs.main_endpoints),
     }
@@ -81,22 +82,17 @@ def usage(*, backup_dirs: tuple[Path, ...], places: tuple[Named, ...], **options
     that values, earlier values, backups (--backup-dir) or snapshots need, or while anything is undetermined or was not
     read. Name every snapshot that you may restore, and one of each other etcd of the cluster (--in).
     """
-    inputs, configuration = what_to_read(options, each_from_its_own=True)
     snapshots = tuple(named.path for named in places)
-    request = UsageRequest(
-        **_whole_fields(inputs, configuration), backup_directories=backup_dirs, snapshots=snapshots
-    )
-    of_a_snapshot = msgspec.structs.replace(inputs, kine=None, revision=0, salvage=False)
-    with open_look(options, inputs, configuration, besides=snapshots) as look:
-        found = encryption_usage(
+    with open_look(options, each_from_its_own=True, besides=snapshots) as look:
+        request = UsageRequest(**_whole_fields(look), backup_directories=backup_dirs, snapshots=snapshots)
+        here = msgspec.structs.replace(look.inputs, kine=None, revision=0, salvage=False)
+        report, ended = encryption_usage(
             look.source,
             request,
-            open_snapshot=lambda path: open_source(
-                msgspec.structs.replace(of_a_snapshot, snapshot=path), say=say
-            ),
+            open_snapshot=lambda path: open_source(msgspec.structs.replace(here, snapshot=path), say=say),
             **look.means,
         )
-        return look.tell_of_everything(found, request.run)
+        return look.tell(report, ended, request.run)
 
 
 @command.command("try")
@@ -114,16 +110,16 @@ def try_(*, places: tuple[Named, ...], **options: Any) -> int:
     if not places:
         raise ConfigurationError("no candidate was named", hint="name each: --in candidate:FILE")
     wanted = wanted_scope(options)
-    inputs, configuration = what_to_read(options, each_from_its_own=True)
     names = [shown_word(one.what) for one in places]
     candidates = tuple(
         NamedCandidate(name, _load(one.path, name)) for name, one in zip(names, places, strict=True)
     )
-    request = TryRequest(**inputs.reading_fields(configuration), candidates=candidates, scope=wanted)
     theirs = [candidate.configuration for candidate in candidates]
     besides = tuple(Path(one.path) for one in theirs)
-    with open_look(options, inputs, configuration, *theirs, besides=besides) as look:
-        return look.tell_of_everything(try_candidates(look.source, request, **look.means), request.run)
+    with open_look(options, NOTHING_NAMED, *theirs, each_from_its_own=True, besides=besides) as look:
+        request = TryRequest(**look.reading_fields(), candidates=candidates, scope=wanted)
+        report, ended = try_candidates(look.source, request, **look.means)
+        return look.tell(report, ended, request.run)
 
 
 _WHAT_IF_CODES = codes(
@@ -147,14 +143,12 @@ def what_if_(*, new_config: Path, **options: Any) -> int:
     Every value is examined with today's configuration (--encryption-config) and with the new one. The report says what
     becomes unreadable, readable or stale, by resource and encryption key. The KMS plugins of both are asked.
     """
-    inputs, configuration = what_to_read(options, each_from_its_own=True)
-    new = _load(new_config, str(new_config))
-    request = WhatIfRequest(
-        **_whole_fields(inputs, configuration), new=new, no_encryption=inputs.no_encryption
-    )
-    with open_look(options, inputs, configuration, new, besides=(new_config,)) as look:
-        found = what_if(look.source, request, plugins=look.plugins, progress=progress_of(look.source))
-        return look.tell_of_everything(found, request.run)
+    new, besides = _load(new_config, str(new_config)), (new_config,)
+    with open_look(options, NOTHING_NAMED, new, each_from_its_own=True, besides=besides) as look:
+        fields = _whole_fields(look)
+        request = WhatIfRequest(**fields, new=new, no_encryption=look.inputs.no_encryption)
+        report, ended = what_if(look.source, request, plugins=look.plugins, progress=progress_of(look.source))
+        return look.tell(report, ended, request.run)
 
 
 @command.command("check")
@@ -261,9 +255,8 @@ def recover(
     is the --encryption-config. The audit log takes a record, as for encryption merge.
     """
     wanted = wanted_scope(options)
-    inputs, configuration = what_to_read(options, wanted)
     logs = [named for named in places if named.place is Place.LOG]
-    if logs and inputs.kine is not None:
+    if logs and options["kine"] is not None:
         raise ConfigurationError(
             f"--in {logs[0]} is a log of etcd, and --kine reads SQLite: no log of one is of the other",
             hint="leave one of them out",
@@ -271,17 +264,19 @@ def recover(
     tokens = [load_token(path) for path in token_files]
     for warning in (warning for token in tokens for warning in token.warnings):
         say(warning)
-    request = RecoverRequest(
-        **inputs.reading_fields(configuration, places=record_paths({"audit_log": audit_log})),
-        tokens=(*(form for token in tokens for form in token.tokens), EMPTY_TOKEN),
-        token_files=tuple(token.path for token in tokens),
-        scope=wanted,
-        places=places,
-        save_dir=save_dir,
-        audit_log=audit_log,
-        etcd_user=inputs.etcd_user,
-    )
-    with open_look(options, inputs, configuration, besides=token_files) as look:
+    records = record_paths({"audit_log": audit_log})
+    with open_look(options, wanted, besides=token_files) as look:
+        inputs, configuration = look.inputs, look.configuration
+        request = RecoverRequest(
+            **look.reading_fields(places=records),
+            tokens=(*(form for token in tokens for form in token.tokens), EMPTY_TOKEN),
+            token_files=tuple(token.path for token in tokens),
+            scope=wanted,
+            places=places,
+            save_dir=save_dir,
+            audit_log=audit_log,
+            etcd_user=inputs.etcd_user,
+        )
         report, ended = recover_configurations(
             look.source,
             request,

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.inputs import what_to_read
 from etcdfix.cli.keys import is_key, wanted_object
-from etcdfix.cli.look import ExitCode, Look, nothing, open_look, record_paths, report_place, where_to_look
+from etcdfix.cli.look import (
+    ExitCode,
+    Look,
+    open_look,
+    record_paths,
+    refuse_unseen,
+    report_place,
+    where_to_look,
+)
 from etcdfix.cli.options import look_options, namespace_options, where_else_options
-from etcdfix.cli.output import say, say_next
-from etcdfix.commands.explain import Explained, ExplainRequest, explain_key
+from etcdfix.cli.output import say
+from etcdfix.commands.explain import ExplainRequest, explain_key
 from etcdfix.commands.explaining.cause import cause_list, cause_page, named_cause
 from etcdfix.commands.explaining.impact import POLICIES
 from etcdfix.examine.in_scope import key_of, why_missing
+from etcdfix.model.errors import ObjectNotFound
 from etcdfix.model.scope import ObjectWord, ScopeRequest
-from etcdfix.model.storagekey import display
+from etcdfix.model.storagekey import StorageLayout, display
 from etcdfix.report.explain import Shows
 
 
@@ -61,35 +69,31 @@ def command(*, word: str, history: bool, impact: bool, policy: str | None, **opt
         raise click.UsageError("--policy goes with --impact")
     wanted, records, places = wanted_object(word, options), record_paths(options), where_to_look(options)
     scope = ScopeRequest((str(wanted),)) if isinstance(wanted, ObjectWord) else ScopeRequest(keys=(wanted,))
-    inputs, configuration = what_to_read(options, scope, each_from_its_own=impact)
-    with open_look(options, inputs, configuration, places=places.named) as look:
+    with open_look(options, scope, each_from_its_own=impact, places=places.named) as look:
         if isinstance(wanted, ObjectWord):
-            key = key_of(look.source, inputs.reading(configuration), wanted, look.plugins)
+            reading = look.inputs.reading(look.configuration)
+            key = key_of(look.source, reading, wanted, look.plugins)
             say(f"{wanted} is {display(key)}")
         else:
             key = wanted
         request = ExplainRequest(
-            **inputs.reading_fields(configuration, api=places.api, places=records),
+            **look.reading_fields(api=places.api, places=records),
             key=key,
             places=places,
             records=records,
-            assess=impact or not inputs.overrides,
+            assess=impact or not look.inputs.overrides,
             shows=Shows.HISTORY if history else Shows.IMPACT if impact else Shows.ALL,
             policy=policy,
         )
         result = explain_key(look.source, request, candidates=look.candidates, **look.means)
         if result.report is None:
-            _nothing(look, request, result)
+            refuse_unseen(display(key), result.problems, result.ended)
+            raise _unknown(look, key)
         return look.tell(result.report, result.ended, request.run)
 
 
-def _nothing(look: Look, request: ExplainRequest, result: Explained) -> NoReturn:
-    """Say that nothing is known of the key; no file takes the place of an earlier report."""
-    where, ended, revision = display(request.key), result.ended, look.inputs.revision
-    if result.problems:
-        nothing(f"{where}: nothing of it was seen", result.problems, ended)
-    at = f" at revision {revision}" if revision else ""
-    say(f"nothing is stored under {where}{at}, and no revision of it{' before that' if at else ''} is kept")
-    if hint := why_missing(look.source, request.layout, request.key):
-        say_next(hint)
-    click.get_current_context().exit(ExitCode.SOURCE if ended is None else ended.bare_exit_code)
+def _unknown(look: Look, key: bytes) -> ObjectNotFound:
+    at = f" at revision {look.inputs.revision}" if look.inputs.revision else ""
+    kept = f"no revision of it{' before that' if at else ''} is kept"
+    hint = why_missing(look.source, StorageLayout(look.inputs.etcd_prefix), key)
+    return ObjectNotFound(f"nothing is stored under {display(key)}{at}, and {kept}", hint=hint)

@@ -34,13 +34,13 @@ _OF_ETCD: Final = ("endpoints", "cacert", "cert", "key_file", "user")
 _NAMING: Final = (*_OF_ETCD, "snapshot", "kine", "manifest", "etcd_servers_overrides")
 _OF_ETCDCTL: Final = ("ETCDCTL_ENDPOINTS", "ETCDCTL_CACERT", "ETCDCTL_CERT", "ETCDCTL_KEY")
 _FILES: Final = {"--cacert": "cacert", "--cert": "cert", "--key": "key_file"}
-_NOTHING_NAMED: Final = ScopeRequest()
+NOTHING_NAMED: Final = ScopeRequest()
 _PATHS: Final = frozenset({"manifest", "kine", "encryption_config"})
 
 
 def what_to_read(
     options: dict[str, Any],
-    scope: ScopeRequest = _NOTHING_NAMED,
+    scope: ScopeRequest = NOTHING_NAMED,
     *,
     keys: Iterable[bytes] = (),
     each_from_its_own: bool = False,
@@ -66,7 +66,7 @@ def configuration_of(inputs: Inputs) -> EncryptionConfiguration | None:
 
 def gather_inputs(
     options: dict[str, Any],
-    scope: ScopeRequest = _NOTHING_NAMED,
+    scope: ScopeRequest = NOTHING_NAMED,
     *,
     keys: Iterable[bytes] = (),
     each_from_its_own: bool = False,

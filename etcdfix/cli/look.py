@@ -7,18 +7,20 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import click
 import msgspec
 
 from etcdfix.apiserver.kubeconfig import APIAccess
 from etcdfix.apiserver.servers import parse_server_url
-from etcdfix.cli.output import say, say_incomplete, say_nothing_examined
+from etcdfix.cli.inputs import NOTHING_NAMED, what_to_read
+from etcdfix.cli.output import say, say_incomplete
 from etcdfix.cli.progress import progress_of
 from etcdfix.commands.opening import (
     Candidates,
     Inputs,
+    nothing_examined,
     open_candidates,
     open_plugins,
     open_source,
@@ -31,8 +33,9 @@ from etcdfix.copies.finder import Named
 from etcdfix.copies.model import Place
 from etcdfix.examine.jobs import Jobs
 from etcdfix.inputs.outputfile import destination, is_file_by_itself
-from etcdfix.model.errors import EndedEarly
+from etcdfix.model.errors import EndedEarly, SourceError
 from etcdfix.model.model import Outcome
+from etcdfix.model.scope import ScopeRequest
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.report.document import CAP, State
 from etcdfix.report.render import Report, write
@@ -40,7 +43,6 @@ from etcdfix.text.commands import RunOptions
 from etcdfix.text.notes import Note
 
 if TYPE_CHECKING:
-    from etcdfix.commands.encryption.whole import Looked
     from etcdfix.copies.search import Places
     from etcdfix.encryption.config import EncryptionConfiguration
     from etcdfix.encryption.kms.plugins import KMSPlugins
@@ -147,11 +149,10 @@ def where_to_look(options: dict[str, Any]) -> Places:
 
 
 class ReportPlace:
-    """Where a report goes, and what is said of it where nobody sees it written."""
+    """Where a report goes; what it begins with is said where nobody sees it written."""
 
     def __init__(self, stream: BinaryIO, form: str, *, to_file: bool = False) -> None:
-        self.stream = stream
-        self.form = form
+        self.stream, self.form = stream, form
         self.sentence = ""
         self._to_file = to_file
 
@@ -161,7 +162,7 @@ class ReportPlace:
         self.wrote(report)
 
     def wrote(self, report: Report) -> None:
-        """Take what is said of a report that somebody has written here."""
+        """Keep the headline of a report that somebody has written here."""
         if self._to_file:
             from etcdfix.report.render.text import headline_of  # noqa: PLC0415 - only where it is said
 
@@ -170,19 +171,14 @@ class ReportPlace:
 
 @contextmanager
 def report_place(
-    options: dict[str, Any],
-    inputs: Iterable[Path | None],
-    *,
-    private: bool = False,
-    may_replace_plan: bool = False,
+    options: dict[str, Any], inputs: Iterable[Path | None], *, of_a_plan: bool = False
 ) -> Iterator[ReportPlace]:
     """Yield where a report goes; once it stands in a file, say so on standard error, and with what it begins.
 
     Args:
         options: What click collected: ``output`` and ``output_file``.
         inputs: Files over which no report is written.
-        private: The file gets mode 0600.
-        may_replace_plan: It may replace a plan.
+        of_a_plan: The file gets mode 0600; as JSON it may replace a plan.
 
     Raises:
         ConfigurationError: It cannot be written, or what stands there may not be replaced.
@@ -191,7 +187,8 @@ def report_place(
     output_file: Path | None = options["output_file"]
     form: str = options["output"]
     to_file = output_file is not None and is_file_by_itself(output_file)
-    with destination(output_file, inputs, private=private, may_replace_plan=may_replace_plan) as stream:
+    may_replace_plan = of_a_plan and form == "json"
+    with destination(output_file, inputs, private=of_a_plan, may_replace_plan=may_replace_plan) as stream:
         place = ReportPlace(stream, form, to_file=to_file)
         yield place
         stream.flush()
@@ -201,7 +198,7 @@ def report_place(
 
 
 class Look(msgspec.Struct, kw_only=True):
-    """What is open, and what is said once the report is written."""
+    """Everything that a command which only looks has open."""
 
     inputs: Inputs
     configuration: EncryptionConfiguration | None
@@ -217,24 +214,23 @@ class Look(msgspec.Struct, kw_only=True):
         """The arguments of every pass over many values."""
         return {"plugins": self.plugins, "progress": progress_of(self.source), "jobs": self.jobs}
 
+    def reading_fields(
+        self, *, api: APIAccess | None = None, places: RecordPaths | None = None
+    ) -> dict[str, Any]:
+        """Return the fields of every request that says how values are read."""
+        return self.inputs.reading_fields(self.configuration, api=api, places=places)
+
     def tell(self, report: Report, ended: EndedEarly | None, run: RunOptions) -> int:
         """Write a report; return its exit code."""
         self.place.show(report, run)
         self.reasons = getattr(report, "incomplete_reasons", ())
         return report_exit_code(report, ended)
 
-    def tell_of_everything(self, found: Looked[Any], run: RunOptions) -> int:
-        """Write the report of a look at everything, where anything was there; return its exit code."""
-        whole = found.whole
-        if not whole.below_prefix:
-            self.nothing_examined(whole.problems, whole.ended, whole.suggested_prefixes)
-        return self.tell(found.report, whole.ended, run)
-
     def index(self, keep: Keep, make: Callable[[ClusterIndex], T]) -> tuple[ClusterIndex, T]:
         """Look at who refers to whom, everywhere; return it with what is made of it, once more if ended meanwhile.
 
         Raises:
-            SourceError: Nothing could be read.
+            SourceError: Nothing could be read, or no key lies below the storage prefix.
         """
         from etcdfix.graph.cluster import index_cluster  # noqa: PLC0415 - few need it
 
@@ -242,7 +238,8 @@ class Look(msgspec.Struct, kw_only=True):
         request = msgspec.structs.replace(request, run=with_what_it_keeps(request.run, self.source))
         found = index_cluster(self.source, request, keep=keep, **self.means)
         if not found.below_prefix:
-            self.nothing_examined(found.index.problems, found.ended, found.suggested_prefixes)
+            problems = found.index.problems
+            raise found.ended or nothing_examined(self.inputs.etcd_prefix, found.suggested_prefixes, problems)
         try:
             return found, make(found)
         except KeyboardInterrupt as exc:
@@ -251,51 +248,51 @@ class Look(msgspec.Struct, kw_only=True):
         found = msgspec.structs.replace(found, ended=ended)
         return found, make(found)
 
-    def nothing_examined(
-        self, problems: Sequence[str], ended: EndedEarly | None, suggested_prefixes: Sequence[str]
-    ) -> NoReturn:
-        """Say that nothing was examined, and why that may be; end the command."""
-        prefix = self.inputs.etcd_prefix
-        if problems:
-            nothing(f"NOTHING WAS EXAMINED: no key below {prefix} was seen", problems, ended, ExitCode.SOURCE)
-        say_nothing_examined(prefix, suggested_prefixes)
-        click.get_current_context().exit(ExitCode.SOURCE if ended is None else ended.exit_code)
 
+def refuse_unseen(what: str, problems: Sequence[str], ended: EndedEarly | None) -> None:
+    """End a command that did not see what it was asked about, where not everything was looked at.
 
-def nothing(
-    told: str, problems: Sequence[str], ended: EndedEarly | None, code: int = ExitCode.INCOMPLETE
-) -> NoReturn:
-    """Say that nothing was seen while not everything could be read; end the command without a report."""
-    say_incomplete(problems)
-    say(f"{told}; not everything could be read")
-    click.get_current_context().exit(code if ended is None else ended.bare_exit_code)
+    Raises:
+        EndedEarly: The look was ended before.
+        SourceError: Not everything could be read.
+    """
+    if ended is not None:
+        raise ended
+    if problems:
+        say_incomplete(problems)
+        raise SourceError(f"{what} was not seen, and not everything could be read")
 
 
 @contextmanager
 def open_look(
     options: dict[str, Any],
-    inputs: Inputs,
-    configuration: EncryptionConfiguration | None,
+    scope: ScopeRequest = NOTHING_NAMED,
     *others: EncryptionConfiguration,
+    keys: Iterable[bytes] = (),
+    each_from_its_own: bool = False,
     besides: Sequence[Path | None] = (),
     places: Sequence[Named] = (),
+    of_a_plan: bool = False,
 ) -> Iterator[Look]:
     """Open what is read, where the report goes, and the KMS plugins of the configurations; say what is incomplete.
 
     Args:
-        options: What click collected, of the report and of the processes.
-        inputs: What is read.
-        configuration: Today's.
+        options: What click collected.
+        scope: What is looked at; where it has an etcd of its own, that one is read.
         others: Configurations whose plugins are asked, too.
+        keys: More that is looked at.
+        each_from_its_own: Everything is looked at, each resource in its own etcd.
         besides: Further files, over which no report is written.
         places: Where copies are looked for; candidate configurations among them examine values, too.
+        of_a_plan: The report is a plan.
 
     Raises:
         ConfigurationError: Options make no sense.
         SourceError: Nothing can be read.
     """
+    given, configuration = what_to_read(options, scope, keys=keys, each_from_its_own=each_from_its_own)
     candidates = [named.path for named in places if named.place is Place.CANDIDATE]
-    given, inputs = inputs, without_candidates(inputs, candidates)
+    inputs = without_candidates(given, candidates)
     files = (*read_files(inputs), *besides, *(named.path for named in places))
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(open_source(inputs, say=say))
@@ -303,7 +300,7 @@ def open_look(
             inputs=inputs,
             configuration=configuration,
             source=source,
-            place=stack.enter_context(report_place(options, files)),
+            place=stack.enter_context(report_place(options, files, of_a_plan=of_a_plan)),
             plugins=stack.enter_context(open_plugins(inputs, configuration, *others)),
             candidates=stack.enter_context(open_candidates(source, given, candidates)),
             jobs=options.get("jobs", 1),

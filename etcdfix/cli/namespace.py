@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.inputs import what_to_read
-from etcdfix.cli.look import ExitCode, nothing, open_look
+from etcdfix.cli.look import ExitCode, open_look, refuse_unseen
 from etcdfix.cli.options import look_options
-from etcdfix.cli.output import say, say_next
 from etcdfix.commands.namespace import concerns_namespace, has_findings, namespace_report, terminating_names
-from etcdfix.graph.cluster import ClusterIndex
-from etcdfix.model.errors import ConfigurationError
+from etcdfix.model.errors import ConfigurationError, ObjectNotFound
 from etcdfix.model.storagekey import StorageLayout
 
 
@@ -32,21 +29,17 @@ def command(*, name: str, **options: Any) -> int:
     """
     if not name or "/" in name:
         raise ConfigurationError(f"{name!r} is no name of a namespace", hint="etcdfix namespace shop")
-    inputs, configuration = what_to_read(options, each_from_its_own=True)
-    concerns = concerns_namespace(StorageLayout(inputs.etcd_prefix), name)
-    with open_look(options, inputs, configuration) as look:
+    with open_look(options, each_from_its_own=True) as look:
+        concerns = concerns_namespace(StorageLayout(look.inputs.etcd_prefix), name)
         found, report = look.index(concerns, partial(namespace_report, name=name))
         if report is None:
-            _not_found(found, name)
+            refuse_unseen(f"namespace {name!r}", found.index.problems, found.ended)
+            hint = (
+                f"these are Terminating: {', '.join(dying[:5])}"
+                if (dying := terminating_names(found))
+                else ""
+            )
+            raise ObjectNotFound(f"namespace {name!r}: not found, and nothing is in it", hint=hint)
         code = look.tell(report, found.ended, found.request.run)
     # What is Active does not hang, though something in it may be held.
     return code if code != ExitCode.FINDINGS or has_findings(report) else ExitCode.NOTHING_WRONG
-
-
-def _not_found(found: ClusterIndex, name: str) -> NoReturn:
-    if found.index.problems:
-        nothing(f"namespace {name!r}: not seen, nor anything in it", found.index.problems, found.ended)
-    say(f"namespace {name!r}: not found, and nothing is in it")
-    if dying := terminating_names(found):
-        say_next(f"these are Terminating: {', '.join(dying[:5])}")
-    click.get_current_context().exit(ExitCode.SOURCE if found.ended is None else found.ended.exit_code)

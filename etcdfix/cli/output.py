@@ -11,7 +11,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -105,17 +105,6 @@ def say_next(text: str, command: str = "") -> None:
     click.echo(f"  next: {safe_text(text)}", err=True)
     if command:
         click.echo(f"        {safe_text(command)}", err=True)
-
-
-def say_nothing_examined(prefix: str, suggested: Sequence[str]) -> None:
-    """Write to standard error that no key has the prefix, and where Kubernetes' keys seem to be instead."""
-    say(f"NOTHING WAS EXAMINED: no key starts with {prefix}")
-    places = " or ".join(safe_text(place) for place in suggested[:3])
-    say_next(
-        f"Kubernetes keys seem to be under {places}; give it with --etcd-prefix"
-        if places
-        else "check --etcd-prefix and that this is the etcd that the API servers use"
-    )
 
 
 def say_error(message: str, hint: str = "") -> None:

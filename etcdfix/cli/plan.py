@@ -11,9 +11,9 @@ import click
 
 from etcdfix.cli.changing import request_fields, require_reason
 from etcdfix.cli.command import ChangingCommand, Command, codes
-from etcdfix.cli.inputs import configuration_of, gather_inputs, what_to_read
+from etcdfix.cli.inputs import configuration_of, gather_inputs
 from etcdfix.cli.keys import named_key
-from etcdfix.cli.look import ExitCode, api_access, read_files, record_paths, report_place
+from etcdfix.cli.look import ExitCode, api_access, open_look, record_paths
 from etcdfix.cli.options import (
     CLUSTER_RULES,
     DELETION_RULES,
@@ -34,13 +34,12 @@ from etcdfix.cli.output import (
     Terminal,
     require_output,
     say,
-    say_incomplete,
     show_change,
     show_outcome,
     show_preview,
 )
 from etcdfix.cli.progress import progress_of
-from etcdfix.commands.opening import open_cluster, open_examiner, open_source
+from etcdfix.commands.opening import open_cluster, open_examiner
 from etcdfix.commands.plan import PlanRequest, build_plan
 from etcdfix.commands.planning.run import Ran, Run, RunTold, run_plan
 from etcdfix.commands.planning.run_report import ran_lines, run_preview, run_report
@@ -102,44 +101,37 @@ def command(*, from_report: Path, rescued: Path | None, **options: Any) -> int:
     With --run FILE, a plan that was reviewed is worked through.
     """
     report = load_report(from_report, most_findings=MOST_OF_A_PLAN)
-    inputs, configuration = what_to_read(options, each_from_its_own=True)
-    if configuration is None and not inputs.no_encryption:
-        raise ConfigurationError(
-            "no encryption configuration was given, so nothing can be proven",
-            hint="--encryption-config FILE; where nothing is encrypted at rest: --no-encryption",
-        )
-    as_json, output_file = options["output"] == "json", options["output_file"]
-    # A deletion refuses any plan but one of the newest revision of a live etcd.
-    reusable = as_json and inputs.file is None and not inputs.revision
-    saved_at = str(output_file) if reusable and output_file not in {None, STANDARD_OUTPUT} else ""
+    output_file: Path | None = options["output_file"]
     endings: list[EndedEarly] = []
-    with (
-        open_source(inputs, say=say) as source,
-        report_place(
-            options, (*read_files(inputs), from_report), private=True, may_replace_plan=as_json
-        ) as place,
-    ):
-        with open_examiner(source, inputs, configuration) as examiner:
-            request = PlanRequest(
-                **inputs.reading_fields(configuration),
-                report=report,
-                newest=not inputs.revision,
-                rescued=rescued,
-                plan_file=saved_at,
+    with open_look(options, each_from_its_own=True, besides=(from_report,), of_a_plan=True) as look:
+        inputs = look.inputs
+        if look.configuration is None and not inputs.no_encryption:
+            raise ConfigurationError(
+                "no encryption configuration was given, so nothing can be proven",
+                hint="--encryption-config FILE; where nothing is encrypted at rest: --no-encryption",
             )
+        # A deletion refuses any plan but one of the newest revision of a live etcd.
+        reusable = options["output"] == "json" and inputs.file is None and not inputs.revision
+        request = PlanRequest(
+            **look.reading_fields(),
+            report=report,
+            newest=not inputs.revision,
+            rescued=rescued,
+            plan_file=str(output_file) if reusable and output_file not in {None, STANDARD_OUTPUT} else "",
+        )
+        with open_examiner(look.source, inputs, look.configuration) as examiner:
             plan = build_plan(
-                source,
+                look.source,
                 examiner,
                 request,
-                progress=progress_of(source),
-                jobs=options["jobs"],
+                progress=progress_of(look.source),
+                jobs=look.jobs,
                 on_ended=endings.append,
             )
-        place.show(plan, request.run)
-    if plan.entries and saved_at:
-        run = command_to_run(saved_at, "--dry-run").line(request.run)
+        look.tell(plan, None, request.run)
+    if plan.entries and request.plan_file:
+        run = command_to_run(request.plan_file, "--dry-run").line(request.run)
         say(f"plan {decided_digest(plan)}; review it, then: {run}")
-    say_incomplete(plan.incomplete_reasons)
     return endings[0].exit_code if endings else int(plan_exit_code(plan))
 
 

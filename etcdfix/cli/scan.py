@@ -10,11 +10,11 @@ import click
 from click.core import ParameterSource
 
 from etcdfix.cli.command import Command
-from etcdfix.cli.inputs import what_to_read
 from etcdfix.cli.keys import wanted_scope
 from etcdfix.cli.look import ReportPlace, open_look, scan_exit_code
 from etcdfix.cli.options import FILE, look_options, scope_options
-from etcdfix.cli.output import say, say_incomplete, say_nothing_examined
+from etcdfix.cli.output import say, say_error, say_incomplete
+from etcdfix.commands.opening import nothing_examined
 from etcdfix.commands.orphans import orphans_report
 from etcdfix.commands.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.commands.scanning.pipeline import FAILING
@@ -88,14 +88,9 @@ def command(
     if orphans:
         return _orphans(options)
     wanted = wanted_scope(options)
-    inputs, configuration = what_to_read(options, each_from_its_own=True)
-    request = ScanRequest(
-        **inputs.reading_fields(configuration),
-        scope=wanted,
-        max_causes=max_causes,
-        baseline=load_baseline(baseline) if baseline is not None else None,
-    )
-    with open_look(options, inputs, configuration, besides=(baseline,)) as look:
+    earlier = load_baseline(baseline) if baseline is not None else None
+    with open_look(options, each_from_its_own=True, besides=(baseline,)) as look:
+        request = ScanRequest(**look.reading_fields(), scope=wanted, max_causes=max_causes, baseline=earlier)
         writer = _writer(look.place, request.run, max_causes, fail_on)
         result = run_scan(look.source, request, writer, **look.means)
         look.place.wrote(result.report)
@@ -112,7 +107,7 @@ def _orphans(options: dict[str, Any]) -> int:
             )
     if options["output"] not in FORMS:
         raise click.UsageError(f"--orphans has no -o {options['output']}; it has {', '.join(FORMS)}")
-    with open_look(options, *what_to_read(options, each_from_its_own=True)) as look:
+    with open_look(options, each_from_its_own=True) as look:
         found, report = look.index(lambda _found: False, orphans_report)
         return look.tell(report, found.ended, found.request.run)
 
@@ -138,7 +133,8 @@ def _say_last_words(result: ScanResult, fail_on: Collection[Outcome]) -> None:
         say("NOTHING WAS EXAMINED")
     elif not result.below_prefix:
         at = f" at revision {result.revision}" if result.revision else ""
-        say_nothing_examined(f"{result.prefix}{at}", result.suggested_prefixes)
+        nothing = nothing_examined(f"{result.prefix}{at}", result.suggested_prefixes)
+        say_error(nothing.message, nothing.hint)
     elif result.nothing_named_exists:
         say("NOTHING WAS EXAMINED: no key matches the given name (the storage prefix itself holds keys)")
     elif not keys:

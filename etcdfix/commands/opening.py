@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from etcdfix.inputs.overrides import overrides_text, servers_of
-from etcdfix.model.errors import ConfigurationError, RefusedByRule
+from etcdfix.model.errors import ConfigurationError, RefusedByRule, SourceError
 from etcdfix.model.rules import Rule, refuse
 from etcdfix.model.storagekey import DEFAULT_PREFIX, StorageLayout, builtin_directories
 from etcdfix.text.commands import RunOptions
@@ -214,6 +214,27 @@ def _connection(options: dict[str, Any], say: Say, **name: str) -> EtcdConnectio
     for warning in transport_warnings(connection, **name):
         say(f"warning: {warning}")
     return connection
+
+
+def nothing_examined(prefix: str, suggested: Sequence[str], problems: Sequence[str] = ()) -> SourceError:
+    """Return the error of a command that saw no key below the storage prefix.
+
+    Args:
+        prefix: The storage prefix.
+        suggested: Where Kubernetes' keys seem to be instead.
+        problems: Why not everything could be read.
+    """
+    if problems:
+        return SourceError(
+            f"NOTHING WAS EXAMINED: no key below {prefix} was seen; not everything could be read: {problems[0]}"
+        )
+    places = " or ".join(suggested[:3])
+    return SourceError(
+        f"NOTHING WAS EXAMINED: no key starts with {prefix}",
+        hint=f"Kubernetes keys seem to be under {places}; give it with --etcd-prefix"
+        if places
+        else "check --etcd-prefix and that this is the etcd that the API servers use",
+    )
 
 
 def load_encryption(inputs: Inputs) -> EncryptionConfiguration | None:

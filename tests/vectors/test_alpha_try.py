@@ -48,7 +48,7 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EncryptionTryRep
             scope=ScopeRequest(("secrets",)),
             kubernetes_minor=36,
         )
-        yield try_candidates(source, request, plugins=plugins).report
+        yield try_candidates(source, request, plugins=plugins)[0]
 
 
 @pytest.mark.parametrize("name", sorted(PREFIXES))

@@ -50,7 +50,7 @@ def compared(today: str, new: str, endpoints: dict[str, str]) -> WhatIfReport:
             kubernetes_minor=36,
             new=load_configuration(ALPHA / new),
         )
-        return what_if(source, request, plugins=plugins).report
+        return what_if(source, request, plugins=plugins)[0]
 
 
 def keys(report: WhatIfReport, *changes: ConfigurationChange) -> set[str]:
@@ -96,7 +96,7 @@ def test_with_no_plugin_asked_the_values_behind_it_are_not_told() -> None:
             configuration=load_configuration(ALPHA / "write-cbc-key2.yaml"),
             new=load_configuration(ALPHA / "config-rotated.yaml"),
         )
-        report = what_if(source, request).report
+        report = what_if(source, request)[0]
     assert keys(report, ConfigurationChange.UNDETERMINED) == behind
     assert not report.complete
 

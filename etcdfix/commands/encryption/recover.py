@@ -163,17 +163,15 @@ def _tried(
     trying = msgspec.structs.replace(request, candidates=candidates)
     try:
         with open_plugins(*usable.values()) as plugins:
-            looked = try_candidates(source, trying, plugins=plugins, progress=progress)
+            report, ended = try_candidates(source, trying, plugins=plugins, progress=progress)
     except SourceError as problem:  # what was recovered, and written, is told all the same
         problems.append(f"which values they open could not be read: {problem.message}")
         problems += source.problems
         return None, None
-    if not looked.whole.below_prefix:
-        problems.append(f"no key starts with {request.layout.prefix}: nothing was there to try them on")
-    for group in looked.report.groups if request.save_dir is None else ():
+    for group in report.groups if request.save_dir is None else ():
         group.next = None  # it names files
-    problems += looked.report.incomplete_reasons
-    return looked.report, looked.whole.ended
+    problems += report.incomplete_reasons
+    return report, ended
 
 
 def _notes_on(finders: Iterable[Finder]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from etcdfix.commands.encryption.whole import Looked, Whole, keep_example
+from etcdfix.commands.encryption.whole import ByKey, keep_example, why_not_whole
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.examine.all import Progress, View, examine_all, no_progress
 from etcdfix.examine.in_scope import pages_in, resolved
@@ -22,6 +22,7 @@ from etcdfix.examine.spool import Spool
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.deletability import FAILED
 from etcdfix.examine.verdicts.examination import Examination, KeyName, PlainCount
+from etcdfix.model.errors import EndedEarly
 from etcdfix.model.model import Outcome, StoredValue
 from etcdfix.model.providers import ENCRYPTED_PREFIX
 from etcdfix.model.scope import ScopeRequest
@@ -35,7 +36,6 @@ from etcdfix.report.encryption import (
     key_fields,
 )
 from etcdfix.report.origin import report_origin, shown_word
-from etcdfix.report.tally import MAX_NAMES, OTHERS
 from etcdfix.sources.base import Source
 from etcdfix.text.commands import Part, encryption_merge, fix, scan
 from etcdfix.text.words import counted
@@ -62,7 +62,7 @@ class _Finding(msgspec.Struct, frozen=True):
     """A value that does not open today; ``proven``: today's configuration is shown not to open it."""
 
     stored: StoredValue
-    place: KeyName
+    name: KeyName
     damaged: bool
     proven: bool
 
@@ -74,8 +74,8 @@ def try_candidates(
     plugins: KMSPlugins | None = None,
     progress: Progress = no_progress,
     jobs: Jobs = 1,
-) -> Looked[EncryptionTryReport]:
-    """Find what does not open today, and try every candidate on it.
+) -> tuple[EncryptionTryReport, EndedEarly | None]:
+    """Find what does not open today, and try every candidate on it; return what ended the look early, too.
 
     Raises:
         ConfigurationError: The scope names something that does not exist.
@@ -85,27 +85,27 @@ def try_candidates(
     examiners = [_examiner_of(candidate, source, request, today) for candidate in request.candidates]
     cluster = today.kube_system_uid(source)
     with contextlib.closing(Spool(_Finding)) as findings:
-        gathering = _Gathering(findings)
+        trying = _Trying(request, findings)
+        denied: list[bytes] = []
         scope, ranges = resolved(request.scope, today, source)
-        request = msgspec.structs.replace(request, scope=scope)
         ending = examine_all(
             today,
-            pages_in(source, ranges, gathering.denied),
-            gathering.take,
-            plain=gathering.take_plain,
+            pages_in(source, ranges, denied),
+            trying.take,
+            plain=trying.take_plain,
             helpers=Helpers(today, request, source, jobs) if jobs != 1 else None,
             progress=progress,
         )
-        whole = Whole.of(source, ending, gathering.objects, everything=scope.everything)
-        trying = _Trying(request)
+        ended, everything = ending.ended, scope.everything
+        reasons = why_not_whole(source, request.layout, ending, trying.objects, everything=everything)
         total = findings.count
-        if whole.ended is None:
-            try:
-                for finding in progress(findings.drain(), "unreadable values", total):
-                    trying.take(finding, [one.examine(finding.stored) for one in examiners])
-            except KeyboardInterrupt as exc:
-                whole = whole.ended_by(exc, f"after {trying.tried} of {counted(total, 'value')} were tried")
-    reasons = [*whole.problems, *(f"lost {display(key)}: permission denied" for key in gathering.denied)]
+        try:
+            for finding in progress(findings.drain(), "unreadable values", total) if not ended else ():
+                trying.count(finding, [one.examine(finding.stored) for one in examiners])
+        except KeyboardInterrupt as exc:
+            ended = EndedEarly.of(exc)
+            reasons.append(f"{ended.reason} after {trying.tried} of {counted(total, 'value')} were tried")
+    reasons += (f"lost {display(key)}: permission denied" for key in denied)
     if trying.untold:
         reasons.append(f"undetermined under some candidate: {counted(trying.untold, 'value')}")
     groups = trying.groups()
@@ -113,14 +113,14 @@ def try_candidates(
         **report_origin(source.describe(), request.configuration, cluster),
         findings=trying.tried,
         opened=trying.opened,
-        undetermined_today=gathering.undetermined,
+        undetermined_today=trying.undetermined_today,
         candidates=trying.candidates,
         groups=groups,
         next=_next(request, groups),
         complete=not reasons,
         incomplete_reasons=reasons,
     )
-    return Looked(report, whole)
+    return report, ended
 
 
 def _examiner_of(candidate: NamedCandidate, source: Source, request: TryRequest, today: Examiner) -> Examiner:
@@ -135,14 +135,15 @@ def _examiner_of(candidate: NamedCandidate, source: Source, request: TryRequest,
     return examiner
 
 
-class _Gathering:
-    """Keeps what does not open today."""
+class _Trying:
+    """Keeps what does not open today, and counts what every candidate makes of each such value."""
 
-    def __init__(self, findings: Spool[_Finding]) -> None:
-        self._findings = findings
-        self.denied: list[bytes] = []
-        self.objects = 0
-        self.undetermined = 0
+    def __init__(self, request: TryRequest, findings: Spool[_Finding]) -> None:
+        self._request, self._findings = request, findings
+        self._groups: ByKey[FindingGroup] = ByKey()
+        self._first_opened: dict[int, bytes] = {}
+        self.candidates = [CandidateResult(name=one.name) for one in request.candidates]
+        self.objects = self.undetermined_today = self.tried = self.opened = self.untold = 0
 
     def take(self, found: Examination, _view: View) -> None:
         outcome, stored = found.verdict.outcome, found.stored
@@ -151,32 +152,21 @@ class _Gathering:
         self.objects += 1
         proven, untold = outcome is Outcome.DECRYPT_FAILURE, outcome is Outcome.UNDETERMINED
         if proven or (stored.value.startswith(ENCRYPTED_PREFIX) and (untold or outcome in FAILED)):
-            self.undetermined += untold
-            place = KeyName(found.rule, found.transformer, found.kms_key_id_sha256)
-            self._findings.append(_Finding(stored, place, found.verdict.is_damage, proven))
+            self.undetermined_today += untold
+            name = KeyName(found.rule, found.transformer, found.kms_key_id_sha256)
+            self._findings.append(_Finding(stored, name, found.verdict.is_damage, proven))
 
     def take_plain(self, counts: Sequence[PlainCount]) -> None:
         self.objects += sum(plain.count for plain in counts)
 
+    def _new_group(self, name: KeyName) -> FindingGroup:
+        here = [CandidateOnGroup(candidate=one.name) for one in self.candidates]
+        return FindingGroup(**key_fields(name), candidates=here)
 
-class _Trying:
-    """Counts what every candidate makes of every value."""
-
-    def __init__(self, request: TryRequest) -> None:
-        self._request = request
-        self._groups: dict[KeyName, FindingGroup] = {}
-        self._first_opened: dict[KeyName, bytes] = {}
-        self.candidates = [CandidateResult(name=one.name) for one in request.candidates]
-        self.tried = self.opened = self.untold = 0
-
-    def take(self, finding: _Finding, found: Sequence[Examination]) -> None:
+    def count(self, finding: _Finding, found: Sequence[Examination]) -> None:
         self.tried += 1
-        place, key = finding.place, finding.stored.key
-        if place not in self._groups:
-            place = place if len(self._groups) < MAX_NAMES else KeyName("", OTHERS, "")
-            here = [CandidateOnGroup(candidate=one.name) for one in self.candidates]
-            self._groups.setdefault(place, FindingGroup(**key_fields(place), candidates=here))
-        group = self._groups[place]
+        key = finding.stored.key
+        group = self._groups.of(finding.name, self._new_group)
         group.findings += 1
         group.damaged += finding.damaged
         opened = untold = False
@@ -189,7 +179,7 @@ class _Trying:
                 counts.right_key += right and not opens
                 counts.undetermined += unknown
             if examination.verdict.cause is Cause.KEY_RENAMED:
-                on_group.named = finding.place.transformer
+                on_group.named = finding.name.transformer
             opened, untold = opened or opens, untold or unknown
         self.opened += opened
         group.opened += opened
@@ -197,17 +187,19 @@ class _Trying:
         if not opened:
             keep_example(group.not_opened, key)
         elif finding.proven:  # else fix refuses it: today's configuration may read it yet
-            self._first_opened.setdefault(place, key)
+            self._first_opened.setdefault(id(group), key)
 
     def groups(self) -> list[FindingGroup]:
         """Return the groups, most findings first, with what to do about each."""
-        found = sorted(self._groups.items(), key=lambda item: (-item[1].findings, item[0]))
-        for place, group in found:
+        found = [
+            group for _, group in sorted(self._groups.items(), key=lambda one: (-one[1].findings, one[0]))
+        ]
+        for group in found:
             group.candidates = [
                 one for one in group.candidates if one.opens or one.right_key or one.undetermined
             ]
-            group.next = _next_of(self._request, group, self._first_opened.get(place))
-        return [group for _, group in found]
+            group.next = _next_of(self._request, group, self._first_opened.get(id(group)))
+        return found
 
 
 def _opens(found: Examination) -> bool:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from etcdfix.commands.encryption.whole import (
     MAIN_NOT_READ,
+    ByKey,
     DeploymentRequest,
-    Looked,
-    Whole,
     may_be_enveloped,
+    why_not_whole,
     write_again,
 )
 from etcdfix.encryption.config_rules import parse_group_resource
@@ -28,7 +28,7 @@ from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.deletability import FAILED
 from etcdfix.examine.verdicts.examination import Examination, KeyName, PlainCount
 from etcdfix.examine.verdicts.plaintext import is_surely_unencrypted
-from etcdfix.model.errors import SourceError
+from etcdfix.model.errors import EndedEarly, SourceError
 from etcdfix.model.model import Outcome, StoredValue, key_id_digest
 from etcdfix.model.providers import IDENTITY, facts_of
 from etcdfix.model.storagekey import ResourcePrefix
@@ -38,7 +38,6 @@ from etcdfix.remediation.errors import BackupUnreadable
 from etcdfix.report.document import Step
 from etcdfix.report.encryption import EncryptionUsageReport, KeyUsage, key_fields
 from etcdfix.report.origin import report_origin, shown_word
-from etcdfix.report.tally import MAX_NAMES, OTHERS
 from etcdfix.sources.base import Source
 from etcdfix.sources.several import SeveralSources
 from etcdfix.text.commands import Command, Part, look, scan
@@ -63,8 +62,8 @@ def encryption_usage(
     plugins: KMSPlugins | None = None,
     progress: Progress = no_progress,
     jobs: Jobs = 1,
-) -> Looked[EncryptionUsageReport]:
-    """Look at every value once, and at what else may need an encryption key.
+) -> tuple[EncryptionUsageReport, EndedEarly | None]:
+    """Look at every value once, and at what else may need an encryption key; return what ended the look early, too.
 
     Raises:
         SourceError: Nothing could be read.
@@ -77,17 +76,16 @@ def encryption_usage(
     ending = examine_all(
         examiner, source.pages(b""), uses.take, plain=uses.take_plain, helpers=helpers, progress=progress
     )
-    whole = Whole.of(source, ending, uses.objects)
-    reasons: list[str] = []
-    if whole.below_prefix and whole.ended is None:
+    reasons, ended = why_not_whole(source, request.layout, ending, uses.objects), ending.ended
+    if ended is None:
         # Which key a value needs is asked here, not what is in it; for one under KMS its envelope says that.
         apart = Examiner.of_cluster(source, request)
         try:
             for field, stored in _elsewhere(source, request, open_snapshot, cluster, reasons, progress):
                 uses.take_elsewhere(apart.examine(stored), field)
         except KeyboardInterrupt as exc:
-            whole = whole.ended_by(exc)
-    reasons[:0] = whole.problems
+            ended = EndedEarly.of(exc)
+            reasons.append(f"{ended.reason} before the end")
     several = source if isinstance(source, SeveralSources) else None
     if several.compacted_midway if several is not None else not source.describe().single_revision:
         reasons.append("etcd compacted midway, so that not everything was read at one revision")
@@ -104,23 +102,20 @@ def encryption_usage(
         complete=not reasons,
         incomplete_reasons=reasons,
     )
-    return Looked(report, whole)
+    return report, ended
 
 
 class _KeyUses:
     """Counts values under their encryption keys. Memory depends on keys in use, not on values."""
 
     def __init__(self) -> None:
-        self.by_key: dict[KeyName, KeyUsage] = {}
+        self.by_key: ByKey[KeyUsage] = ByKey()
         self.objects = self.undetermined = self.unreadable = 0
         # The first in key order of which something is not written with today's write key.
         self.stale: ResourcePrefix | None = None
 
     def of(self, name: KeyName) -> KeyUsage:
-        if name not in self.by_key:
-            name = name if len(self.by_key) < MAX_NAMES else KeyName("", OTHERS, "")
-            self.by_key.setdefault(name, KeyUsage(**key_fields(name)))
-        return self.by_key[name]
+        return self.by_key.of(name, lambda name: KeyUsage(**key_fields(name)))
 
     def take(self, found: Examination, _view: View) -> None:
         outcome, stale = found.verdict.outcome, found.stale

@@ -11,10 +11,9 @@ import msgspec
 from etcdfix.commands.encryption.whole import (
     MAIN_NOT_READ,
     DeploymentRequest,
-    Looked,
-    Whole,
     keep_example,
     may_be_enveloped,
+    why_not_whole,
     write_again,
 )
 from etcdfix.encryption.config import EncryptionConfiguration
@@ -25,7 +24,7 @@ from etcdfix.examine.one import Examiner
 from etcdfix.examine.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.examine.verdicts.deletability import FAILED, LOST_KEY
 from etcdfix.examine.verdicts.examination import Examination, KeyName
-from etcdfix.model.errors import ConfigurationError
+from etcdfix.model.errors import ConfigurationError, EndedEarly
 from etcdfix.model.model import GroupResource, KeyOfRule, Outcome, ServerBehaviour
 from etcdfix.model.providers import IDENTITY
 from etcdfix.report.document import Step
@@ -63,8 +62,8 @@ def what_if(
     *,
     plugins: KMSPlugins | None = None,
     progress: Progress = no_progress,
-) -> Looked[WhatIfReport]:
-    """Examine every value under today's configuration and under a new one, while everything is read once.
+) -> tuple[WhatIfReport, EndedEarly | None]:
+    """Examine every value under today's configuration and a new one; return what ended that early, too.
 
     Raises:
         ConfigurationError: Nobody said which configuration is today's.
@@ -83,11 +82,11 @@ def what_if(
     comparing = _Comparing()
     cluster = today.kube_system_uid(source)
     ending = examine_each((today, new), source.current(b""), comparing.take, progress=progress)
-    whole = Whole.of(source, ending, comparing.objects)
+    reasons = why_not_whole(source, request.layout, ending, comparing.objects)
     changes = sorted(comparing.groups.values(), key=lambda one: (-one.count, one.resource, one.label))
     changes.sort(key=lambda one: list(ConfigurationChange).index(one.change))
     write_keys = list(_write_keys(request, before, after, comparing.resources))
-    reasons = [*whole.problems, *([MAIN_NOT_READ] if request.main_not_read else [])]
+    reasons += [MAIN_NOT_READ] if request.main_not_read else []
     reasons += (
         said for resource, said in request.unread_etcds if _keys(before, resource) != _keys(after, resource)
     )
@@ -110,7 +109,7 @@ def what_if(
         complete=not reasons,
         incomplete_reasons=reasons,
     )
-    return Looked(report, whole)
+    return report, ending.ended
 
 
 class _State(Enum):

@@ -1,23 +1,25 @@
-"""What is known once everything in an etcd was looked at, for reports on its encryption keys."""
+"""What the passes over values share that report on encryption keys."""
 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import Final, Generic, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
+from etcdfix.commands.opening import nothing_examined
 from etcdfix.encryption.config_rules import parse_group_resource
 from etcdfix.examine.all import Ending
 from etcdfix.examine.one import Reading
+from etcdfix.examine.verdicts.examination import KeyName
 from etcdfix.examine.verdicts.plaintext import bits_off
-from etcdfix.model.errors import EndedEarly
 from etcdfix.model.model import GroupResource
 from etcdfix.model.providers import ENCRYPTED_PREFIX
-from etcdfix.model.storagekey import display, likely_prefixes
+from etcdfix.model.storagekey import StorageLayout, display, likely_prefixes
 from etcdfix.report.origin import shown_word
+from etcdfix.report.tally import MAX_NAMES, OTHERS
 from etcdfix.sources.base import Source
 from etcdfix.text.commands import NO_COMMAND, Command
 
@@ -29,7 +31,7 @@ R = TypeVar("R")
 
 
 class DeploymentRequest(Reading, frozen=True, kw_only=True):
-    """What is read is to answer for all API servers of a cluster, which may have more than one etcd.
+    """A question about all API servers of a cluster, which may have more than one etcd.
 
     Attributes:
         overrides: Resources that have an etcd of their own, which is not read here, to its endpoints.
@@ -47,46 +49,37 @@ class DeploymentRequest(Reading, frozen=True, kw_only=True):
             yield parse_group_resource(resource), said
 
 
-class Whole(msgspec.Struct, frozen=True):
-    """How one look at everything went.
+def why_not_whole(
+    source: Source, layout: StorageLayout, ending: Ending, objects: int, *, everything: bool = True
+) -> list[str]:
+    """Return why a pass that saw so many objects did not see everything, or all of its scope.
 
-    Attributes:
-        below_prefix: Whether any object's key was seen below the storage prefix.
-        problems: Why not everything was seen; empty where it was.
-        ended: What ended the look early; None where nothing did.
-        suggested_prefixes: Where Kubernetes' keys seem to be instead, when none lies below the prefix.
+    Raises:
+        SourceError: It saw none of everything, and nothing ended it early.
     """
-
-    below_prefix: bool
-    problems: tuple[str, ...]
-    ended: EndedEarly | None
-    suggested_prefixes: tuple[str, ...]
-
-    @classmethod
-    def of(cls, source: Source, ending: Ending, objects: int, *, everything: bool = True) -> Whole:
-        """Return how a pass went that examined so many objects: of everything, or of a scope that may hold none."""
-        problems = [*source.problems, *ending.problems, *ending.lost]
-        if ending.ended is not None:
-            problems.append(f"{ending.ended.reason} before the end")
-        limited = source.describe().limited_to if everything else ""
-        if limited:
-            problems.append(f"permission denied: keys outside {limited} were not looked at")
+    problems = [*source.problems, *ending.problems, *ending.lost]
+    if ending.ended is not None:
+        problems.append(f"{ending.ended.reason} before the end")
+    elif everything and not objects:
         # What could not be read is not absent.
-        sample = () if objects or problems or not everything else islice(source.current(b""), _SAMPLE)
-        prefixes = tuple(likely_prefixes(stored.key for stored in sample))
-        return cls(objects > 0 or not everything, tuple(problems), ending.ended, prefixes)
-
-    def ended_by(self, exc: KeyboardInterrupt, when: str = "before the end") -> Whole:
-        """Return the same for a look that was ended early once this pass was done."""
-        ended = EndedEarly.of(exc)
-        return msgspec.structs.replace(self, ended=ended, problems=(*self.problems, f"{ended.reason} {when}"))
+        sample = () if problems else islice(source.current(b""), _SAMPLE)
+        raise nothing_examined(layout.prefix, likely_prefixes(stored.key for stored in sample), problems)
+    limited = source.describe().limited_to if everything else ""
+    if limited:
+        problems.append(f"permission denied: keys outside {limited} were not looked at")
+    return problems
 
 
-class Looked(msgspec.Struct, Generic[R], frozen=True):
-    """A report, and how the look at everything went."""
+class ByKey(dict[KeyName, R]):
+    """What is counted under each encryption key; under too many keys, the last is all others."""
 
-    report: R
-    whole: Whole
+    def of(self, name: KeyName, make: Callable[[KeyName], R]) -> R:
+        """Return what is counted under a key, made where there is none yet."""
+        if name not in self and len(self) >= MAX_NAMES:
+            name = KeyName("", OTHERS, "")
+        if name not in self:
+            self[name] = make(name)
+        return self[name]
 
 
 def may_be_enveloped(value: bytes) -> bool:

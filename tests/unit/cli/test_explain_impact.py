@@ -65,7 +65,7 @@ def test_a_source_that_breaks_off(impact: Impact) -> None:
     assert ran.code == 3
     assert "incomplete: page 7 is damaged" in ran.err
     ran = impact(MemorySource(records, problems=["page 7 is damaged"]), "/registry/pods/shop/nobody")
-    assert ran.code == 3
+    assert ran.code == 5
 
 
 @pytest.mark.parametrize(

@@ -313,8 +313,8 @@ def test_a_namespace_that_was_not_seen_may_be_there(namespace: Namespace) -> Non
     commands = [step["command"] for step in report["plan"]]
     assert commands == ["kubectl get namespace shop", "etcdfix namespace shop"]
     ran = namespace(MemorySource(cluster.values, problems=["page 7 is damaged"]), "pay")
-    assert (ran.code, ran.out) == (3, "")
-    assert "not seen, nor anything in it; not everything could be read" in ran.err
+    assert (ran.code, ran.out) == (5, "")
+    assert "was not seen, and not everything could be read" in ran.err
     source = MemorySource(shop(terminating=False).values, problems=["page 7 is damaged"])
     assert "every object that was seen in it can be read" in namespace(source, "shop").out
 

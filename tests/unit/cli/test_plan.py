@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from etcdfix.cli import plan as plan_module
+from etcdfix.cli import look as look_module
 from etcdfix.cli.root import run
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.transformer import Transformers, no_plugin
@@ -44,7 +44,7 @@ def plan(monkeypatch: Patch, capfd: Captured, tmp_path: Path, config: str) -> Ru
     def run_plan(cluster: Cluster, *arguments: str, after: Source | None = None) -> tuple[int, str, str]:
         report = scan_to(tmp_path / "report.json", cluster)
         source = after if after is not None else LiveMemory(cluster.values)
-        monkeypatch.setattr(plan_module, "open_source", lambda _inputs, say: source)
+        monkeypatch.setattr(look_module, "open_source", lambda _inputs, say: source)
         code = run(["plan", "--from-report", str(report), "--encryption-config", config, *arguments])
         captured = capfd.readouterr()
         return code, captured.out, captured.err
@@ -145,7 +145,7 @@ def test_values_that_wait_for_a_plugin_come_last_and_are_3(
     path = tmp_path / "kms.yaml"
     path.write_bytes(configuration_yaml(kms, IDENTITY))
     report = scan_to(tmp_path / "report.json", cluster, config=configuration(kms, IDENTITY))
-    monkeypatch.setattr(plan_module, "open_source", lambda _inputs, say: cluster.source())
+    monkeypatch.setattr(look_module, "open_source", lambda _inputs, say: cluster.source())
     arguments = ["plan", "--from-report", str(report), "--encryption-config", str(path), "--no-kms"]
     assert run(arguments) == 3
     out = capfd.readouterr().out

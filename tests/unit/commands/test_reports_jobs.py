@@ -57,8 +57,8 @@ class Asked(NamedTuple):
 
 def usage(asked: Asked) -> dict[str, Any]:
     request = UsageRequest(layout=StorageLayout(), configuration=asked.config)
-    found = encryption_usage(asked.source, request, open_snapshot=lambda _: MemorySource(), **asked.how())
-    return shown(found.report)
+    report, _ = encryption_usage(asked.source, request, open_snapshot=lambda _: MemorySource(), **asked.how())
+    return shown(report)
 
 
 def tried(asked: Asked) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def tried(asked: Asked) -> dict[str, Any]:
         candidates=candidates,
         scope=ScopeRequest(asked.scope),
     )
-    return shown(try_candidates(asked.source, request, **asked.how()).report)
+    return shown(try_candidates(asked.source, request, **asked.how())[0])
 
 
 def copies(asked: Asked) -> dict[str, Any]:

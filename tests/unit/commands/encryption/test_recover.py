@@ -94,7 +94,7 @@ def test_nodes_that_say_nothing(value: bytes) -> None:
 
 def test_without_a_storage_prefix_nothing_is_claimed_of_what_opens() -> None:
     found = report(MemorySource({path(): bootstrap(OLD)}))
-    assert (found.tried, found.complete) == (0, False)
+    assert (found.tried, found.complete) == (None, False)
     assert "no key starts with /registry" in " ".join(found.incomplete_reasons)
 
 

@@ -57,7 +57,7 @@ def tried(
 ) -> EncryptionTryReport:
     source = values if isinstance(values, MemorySource) else MemorySource({**BASE, **values})
     request = TryRequest(layout=StorageLayout(), configuration=today, candidates=candidates, **settings)
-    return try_candidates(source, request).report
+    return try_candidates(source, request)[0]
 
 
 def opened_by(group: FindingGroup) -> list[str]:
@@ -198,7 +198,9 @@ def test_an_interruption_gives_what_was_tried() -> None:
             yield item
 
     request = TryRequest(layout=StorageLayout(), configuration=TODAY, candidates=(RIGHT,))
-    found = try_candidates(MemorySource({**BASE, **sealed(1, 2, 3, 4)}), request, progress=interrupted)
-    assert found.whole.ended is not None
-    assert (found.report.findings, found.report.opened) == (2, 2)
-    assert "after 2 of 4 values" in found.report.incomplete_reasons[0]
+    report, ended = try_candidates(
+        MemorySource({**BASE, **sealed(1, 2, 3, 4)}), request, progress=interrupted
+    )
+    assert ended is not None
+    assert (report.findings, report.opened) == (2, 2)
+    assert "after 2 of 4 values" in report.incomplete_reasons[0]

@@ -82,7 +82,7 @@ def usage(
     found = source if isinstance(source, MemorySource) else MemorySource({**KUBE_SYSTEM, **source})
     opened = settings.pop("open_snapshot", no_snapshot)
     request = UsageRequest(layout=StorageLayout(), configuration=config, **settings)
-    return encryption_usage(found, request, open_snapshot=opened).report
+    return encryption_usage(found, request, open_snapshot=opened)[0]
 
 
 def key_of(report: EncryptionUsageReport, transformer: str, rule: str = "secrets") -> KeyUsage:
@@ -172,7 +172,7 @@ def test_what_ends_the_look_at_what_else_needs_a_key_leaves_what_was_counted(
     values = under("new", KEY_1) | KUBE_SYSTEM
     if place == "backups":
         monkeypatch.setattr(usage_module, "look_into", interrupted)
-    found = encryption_usage(
+    report, ended = encryption_usage(
         Interrupted(values) if place == "kept" else MemorySource(values),
         UsageRequest(
             layout=StorageLayout(),
@@ -182,11 +182,11 @@ def test_what_ends_the_look_at_what_else_needs_a_key_leaves_what_was_counted(
         ),
         open_snapshot=interrupted,
     )
-    assert found.whole.ended is not None
-    assert found.whole.ended.exit_code == 130
-    assert key_of(found.report, "aescbc/v1/new").objects == 1
-    assert (found.report.complete, found.report.safe_to_remove) == (False, 0)
-    assert "interrupted before the end" in found.report.incomplete_reasons
+    assert ended is not None
+    assert ended.exit_code == 130
+    assert key_of(report, "aescbc/v1/new").objects == 1
+    assert (report.complete, report.safe_to_remove) == (False, 0)
+    assert "interrupted before the end" in report.incomplete_reasons
 
 
 def test_an_etcd_that_was_not_read_speaks_against_the_keys_of_its_rule() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from etcdfix.commands.encryption.what_if import WhatIfRequest, what_if
-from etcdfix.commands.encryption.whole import Looked
 from etcdfix.encryption.config import EncryptionConfiguration
 from etcdfix.model.errors import ConfigurationError, EndedEarly
 from etcdfix.model.storagekey import StorageLayout
@@ -48,10 +47,10 @@ def compared(
     today: EncryptionConfiguration | None,
     new: EncryptionConfiguration,
     **settings: Any,
-) -> Looked[WhatIfReport]:
+) -> WhatIfReport:
     source = values if isinstance(values, MemorySource) else MemorySource({**BASE, **values})
     request = WhatIfRequest(layout=StorageLayout(), configuration=today, new=new, **settings)
-    return what_if(source, request)
+    return what_if(source, request)[0]
 
 
 def told(report: WhatIfReport) -> list[tuple[str, str, int, str | None]]:
@@ -65,7 +64,7 @@ ONE = configuration(provider("aesgcm", one=KEY_1), IDENTITY)
 
 def test_a_stale_value_can_be_written_again_before_its_key_goes() -> None:
     today = configuration(provider("aesgcm", two=KEY_2, one=KEY_1))
-    report = compared(sealed(1), today, configuration(provider("aesgcm", two=KEY_2))).report
+    report = compared(sealed(1), today, configuration(provider("aesgcm", two=KEY_2)))
     assert told(report) == [("becomes-unreadable", "aesgcm/v1/one", 1, "key-name-missing")]
     assert report.next is not None
     assert line(report.next) == "kubectl get secrets -A -o json | kubectl replace -f -"
@@ -81,11 +80,11 @@ ENVELOPED = {name(1): b"k8s:enc:kms:v2:prov:" + b"\x0a\x20" + b"c" * 32 + b"\x12
 
 def test_what_a_plugin_that_was_not_asked_would_say_is_not_told() -> None:
     with_kms = configuration(provider("aesgcm", one=KEY_1), KMS, IDENTITY)
-    report = compared(ENVELOPED, ONE, with_kms).report
+    report = compared(ENVELOPED, ONE, with_kms)
     assert [(one.change.value, one.count) for one in report.changes] == [("undetermined", 1)]
     assert not report.complete
     # What its plugin may open today, the new configuration has nothing for.
-    report = compared(ENVELOPED, with_kms, ONE).report
+    report = compared(ENVELOPED, with_kms, ONE)
     assert told(report) == [("becomes-unreadable", "kms/v2/prov", 1, "provider-missing")]
     assert (report.complete, report.counts["undetermined"]) == (True, 0)
     assert report.next is not None
@@ -106,7 +105,7 @@ def test_what_nobody_could_judge_and_the_new_configuration_has_nothing_for_is_lo
 ) -> None:
     """A version, a name, a provider, an entry of the resource: whatever lacks, an API server could not read it then."""
     today = configuration(KMS, IDENTITY)
-    report = compared({**ENVELOPED, **plain(2)}, today, configuration(*providers, resources=resources)).report
+    report = compared({**ENVELOPED, **plain(2)}, today, configuration(*providers, resources=resources))
     assert (report.counts["becomes-unreadable"], report.counts["undetermined"], report.complete) == (
         1, 0, True,
     )  # fmt: skip
@@ -116,41 +115,40 @@ def test_what_nobody_could_judge_and_the_new_configuration_has_nothing_for_is_lo
 def test_a_source_that_is_lost_midway_is_incomplete() -> None:
     values = [stored(key, value) for key, value in {**BASE, **sealed(1, 2, 3)}.items()]
     found = compared(MemorySource(values, fails_after=3), ONE, ONE)
-    assert not found.report.complete
-    assert found.whole.problems
+    assert not found.complete
 
 
 def test_an_interruption_gives_what_was_seen() -> None:
     values = [stored(key, value) for key, value in {**BASE, **sealed(1, 2, 3)}.items()]
     source = MemorySource(values, fails_after=3, failure=EndedEarly("interrupted", 130, 130))
     found = compared(source, ONE, configuration(provider("aesgcm", two=KEY_2)))
-    assert found.whole.ended is not None
-    assert found.report.values == 3
-    assert found.report.counts["becomes-unreadable"] == 2
+    assert found.incomplete_reasons == ["interrupted before the end"]
+    assert found.values == 3
+    assert found.counts["becomes-unreadable"] == 2
 
 
 def test_a_user_who_may_not_read_everything_is_not_told_that_nothing_is_lost() -> None:
-    report = compared(MemorySource({**BASE, **sealed(1)}, limited_to="/registry/"), ONE, ONE).report
+    report = compared(MemorySource({**BASE, **sealed(1)}, limited_to="/registry/"), ONE, ONE)
     assert report.incomplete_reasons == ["permission denied: keys outside /registry/ were not looked at"]
 
 
 def test_an_etcd_that_was_not_read_is_told_where_its_providers_change() -> None:
     new = configuration(provider("aesgcm", two=KEY_2, one=KEY_1), IDENTITY)
     overrides = {"secrets": ("https://10.0.0.9:2379",), "events": ("https://10.0.0.8:2379",)}
-    report = compared(plain(1), ONE, new, overrides=overrides).report
+    report = compared(plain(1), ONE, new, overrides=overrides)
     assert report.incomplete_reasons == ["the etcd of secrets was not read: https://10.0.0.9:2379"]
-    assert compared(plain(1), ONE, ONE, overrides=overrides).report.complete
+    assert compared(plain(1), ONE, ONE, overrides=overrides).complete
 
 
 def test_another_etcd_than_the_main_one_is_told() -> None:
-    report = compared(plain(1), ONE, ONE, main_not_read=True).report
+    report = compared(plain(1), ONE, ONE, main_not_read=True)
     assert report.incomplete_reasons == ["the main etcd was not read, but another one"]
 
 
 def test_encrypted_values_under_another_prefix_are_told() -> None:
     other = "/kubernetes.io/secrets/shop/x"
     value = aesgcm(secret("x"), other, key=KEY_1, name="one")
-    report = compared({**sealed(1), other: value, "/other/thing": b"x"}, ONE, ONE).report
+    report = compared({**sealed(1), other: value, "/other/thing": b"x"}, ONE, ONE)
     (reason,) = report.incomplete_reasons
     assert reason.startswith("not compared: 1 encrypted value outside the storage prefix /registry")
 
@@ -170,7 +168,7 @@ def test_a_value_that_a_key_of_today_alone_can_repair_loses_its_way_back(at: int
     damaged = {
         name(1): with_a_bit_changed(sealed(1)[name(1)], at if at > 0 else len(sealed(1)[name(1)]) + at)
     }
-    report = compared({**damaged, **sealed(2, key=KEY_2, called="two")}, TWO, WITHOUT_ONE).report
+    report = compared({**damaged, **sealed(2, key=KEY_2, called="two")}, TWO, WITHOUT_ONE)
     assert (
         report.counts["loses-its-way-back"],
         report.counts["stays-unreadable"],
@@ -180,10 +178,10 @@ def test_a_value_that_a_key_of_today_alone_can_repair_loses_its_way_back(at: int
     assert report.next is not None
     assert report.next.action.startswith("Do not deploy")
     assert name(1) in line(report.next)
-    kept = compared(damaged, TWO, TWO).report
+    kept = compared(damaged, TWO, TWO)
     assert (kept.counts["loses-its-way-back"], kept.counts["stays-unreadable"]) == (0, 1)
 
 
 def test_noise_under_the_only_key_of_its_name_loses_nothing() -> None:
-    report = compared(sealed(1, key=KEY_3), TWO, WITHOUT_ONE).report
+    report = compared(sealed(1, key=KEY_3), TWO, WITHOUT_ONE)
     assert (report.counts["loses-its-way-back"], report.counts["stays-unreadable"]) == (0, 1)

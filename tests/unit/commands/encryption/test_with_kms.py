@@ -59,7 +59,7 @@ def used(plugin: KMSPlugin, found: dict[str, bytes]) -> EncryptionUsageReport:
     )
     with asked() as plugins:
         source = MemorySource({**BASE, **found})
-        return encryption_usage(source, request, open_snapshot=no_snapshot, plugins=plugins).report
+        return encryption_usage(source, request, open_snapshot=no_snapshot, plugins=plugins)[0]
 
 
 def foreseen(
@@ -67,14 +67,14 @@ def foreseen(
 ) -> WhatIfReport:
     request = WhatIfRequest(layout=StorageLayout(), configuration=today, new=new)
     with asked() as plugins:
-        return what_if(MemorySource({**BASE, **found}), request, plugins=plugins).report
+        return what_if(MemorySource({**BASE, **found}), request, plugins=plugins)[0]
 
 
 def tried(plugin: KMSPlugin, found: dict[str, bytes]) -> EncryptionTryReport:
     candidate = NamedCandidate("kms.yaml", config(plugin))
     request = TryRequest(layout=StorageLayout(), configuration=LOCAL, candidates=(candidate,))
     with asked() as plugins:
-        return try_candidates(MemorySource({**BASE, **found}), request, plugins=plugins).report
+        return try_candidates(MemorySource({**BASE, **found}), request, plugins=plugins)[0]
 
 
 def test_usage_tells_the_key_ids_apart(plugin: KMSPlugin) -> None:

@@ -78,8 +78,10 @@ def plant(
     """
     at = _writable(etcd, key)
     before = etcd.get(at)
+    if before is None:
+        raise DoesNotFit(f"{display(at)}, {damage}: there is nothing to damage")
     try:
-        after = _damaged(Seals(config, at, StorageLayout(etcd_prefix)), damage, before)
+        after = damage.value.do(Seals(config, at, StorageLayout(etcd_prefix)), before)
     except DoesNotFit as exc:
         raise DoesNotFit(f"{display(at)}, {damage}: {exc}") from exc
     if damage is Damage.MOVED:
@@ -87,14 +89,6 @@ def plant(
         before = etcd.get(at)
     etcd.put(at, after)
     return Planted(at, damage, damage.value.causes, before, after)
-
-
-def _damaged(seals: Seals, damage: Damage, stored: bytes | None) -> bytes:
-    if stored is None:
-        raise DoesNotFit("there is nothing to damage")
-    if seals.key.startswith(seals.layout.path("ranges/")) is not (damage is Damage.ALLOCATOR_CUT):
-        raise DoesNotFit(f"below ranges/ it is {Damage.ALLOCATOR_CUT}, and nowhere else")
-    return damage.value.do(seals, stored)
 
 
 def _writable(etcd: EtcdServer, key: str | bytes) -> bytes:

@@ -55,28 +55,21 @@ class Seals:
         except TransformFailed as exc:
             raise DoesNotFit("no key of the configuration opens it; KMS is not asked") from exc
 
-    def seal(self, plaintext: bytes, *, bound_to: bytes | None = None) -> bytes:
-        """Return a value as it would be written today, bound to another etcd key where one is given.
+    def seal(self, plaintext: bytes) -> bytes:
+        """Return a value as it would be written today.
 
         Raises:
             DoesNotFit: Today's values are written with KMS.
         """
-        return self._sealed(self.transformers, plaintext, bound_to or self.key)
+        return self._sealed(self.transformers, plaintext)
 
-    def seal_with(
-        self,
-        plaintext: bytes,
-        name: str,
-        *,
-        provider: ProviderType | None = None,
-        key: KeyMaterial | None = None,
-    ) -> bytes:
-        """Return a value under a key of that name: of today's provider, with new random bytes, unless named."""
+    def seal_with(self, plaintext: bytes, name: str, *, provider: ProviderType | None = None) -> bytes:
+        """Return a value under a new random key of that name, of today's provider unless one is named."""
         provider = provider or self.local_key().provider
-        named = NamedKey(name, key or KeyMaterial(secrets.token_bytes(32)))
+        named = NamedKey(name, KeyMaterial(secrets.token_bytes(32)))
         rule = ResourceRule(("*.*",), (KeyedProvider(provider, (named,)),))
         transformers = self._transformers(EncryptionConfiguration("", "", (rule,)))
-        return self._sealed(transformers, plaintext, self.key)
+        return self._sealed(transformers, plaintext)
 
     def local_key(self) -> ConfiguredKey:
         """Return the key that today's values are written with, where it is in the configuration itself.
@@ -99,10 +92,9 @@ class Seals:
                 return provider
         raise DoesNotFit("the configuration has every provider")
 
-    @staticmethod
-    def _sealed(transformers: ResourceTransformers, plaintext: bytes, bound_to: bytes) -> bytes:
+    def _sealed(self, transformers: ResourceTransformers, plaintext: bytes) -> bytes:
         while True:
-            sealed = to_storage(transformers, plaintext, bound_to)
+            sealed = to_storage(transformers, plaintext, self.key)
             if isinstance(sealed, NotSealed):
                 raise DoesNotFit(f"{sealed.transformer} cannot write it ({sealed.reason})")
             prefix = transformers.keys[0].prefix

@@ -44,7 +44,7 @@ class Revisions:
         self.problems: list[str] = []
 
     def find(self, wanted: Wanted) -> Iterator[Copy]:
-        """Yield the newest earlier values of a key, and the newest that read; every one where that is wanted."""
+        """Yield the newest earlier values of a key, and the newest that read."""
         newest: deque[Copy] = deque(maxlen=MOST_EACH)
         reading: deque[Copy] = deque(maxlen=MOST_THAT_READ)
         present = wanted.found.stored.mod_revision if wanted.found is not None else 0
@@ -54,9 +54,6 @@ class Revisions:
                 if stored.mod_revision == present or not named:
                     continue
                 copy = self._copy_of(stored, until)
-                if wanted.every:
-                    yield copy
-                    continue
                 newest.append(copy)
                 if copy.reads:
                     reading.append(copy)

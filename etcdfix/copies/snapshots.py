@@ -72,7 +72,7 @@ class Snapshots(Closing):
             self._snapshot.close()
 
     def find(self, wanted: Wanted) -> Iterator[Copy]:
-        """Yield the newest value of a key, and the newest that reads; every one where that is wanted."""
+        """Yield the newest value of a key, and the newest that reads."""
         if self._snapshot is None or self._history is Sameness.OTHER:
             return
         newest: Copy | None = None
@@ -80,17 +80,14 @@ class Snapshots(Closing):
         try:
             for copy in self._copies_of(wanted.key):
                 newest, reading = copy, copy if copy.reads else reading
-                if wanted.every:
-                    yield copy
         except SourceError as exc:
             self.problems.append(f"{safe_text(str(self._path))}: {exc.message}")
-        if not wanted.every:
-            found = dict.fromkeys(filter(None, (newest, reading)))
-            yield from (
-                msgspec.structs.replace(copy, history=Sameness.OTHER) if self._never_was_here(copy) else copy
-                for copy in found
-                if copy.value_sha256 != wanted.value_sha256
-            )
+        found = dict.fromkeys(filter(None, (newest, reading)))
+        yield from (
+            msgspec.structs.replace(copy, history=Sameness.OTHER) if self._never_was_here(copy) else copy
+            for copy in found
+            if copy.value_sha256 != wanted.value_sha256
+        )
 
     def _never_was_here(self, copy: Copy) -> bool:
         """Say whether the datastore itself still keeps that the key did not hold this write at its revision.

@@ -50,7 +50,8 @@ from etcdfix.report.origin import TOOL, shown_configuration, shown_source, shown
 from etcdfix.sources.base import Source, SourceDescription
 from etcdfix.sources.connection import EtcdConnection, connection_from_options
 from etcdfix.sources.errors import ClusterMismatch, SourceDenied
-from etcdfix.sources.etcd.client import EtcdClient, MemberStatus
+from etcdfix.sources.etcd.client import EtcdClient
+from etcdfix.sources.etcd.endpoints import MemberStatus
 from etcdfix.sources.etcd.failures import CallFailed
 from etcdfix.text.commands import Part, scan
 from etcdfix.text.words import counted, fit

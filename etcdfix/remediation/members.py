@@ -27,10 +27,10 @@ from etcdfix.model.side_by_side import run_within
 from etcdfix.remediation.datastore import EtcdNow, KeyReading, call_etcd
 from etcdfix.remediation.errors import MemberListUnusable
 from etcdfix.sources.errors import ClusterMismatch
-from etcdfix.sources.etcd.channel import ReadOnlyChannel, RpcError, open_channel, settle
-from etcdfix.sources.etcd.client import ClusterMember, EtcdClient
-from etcdfix.sources.etcd.endpoints import Endpoint, parse_endpoint
-from etcdfix.sources.etcd.failures import CallFailed, FailureKind, classify
+from etcdfix.sources.etcd.channel import ReadOnlyChannel, open_channel
+from etcdfix.sources.etcd.client import EtcdClient
+from etcdfix.sources.etcd.endpoints import ClusterMember, Endpoint, parse_endpoint
+from etcdfix.sources.etcd.failures import CallFailed, FailureKind
 from etcdfix.sources.pages import stored_of
 from etcdfix.wire.etcd import ALARM, LEASE_TIME_TO_LIVE, RANGE, alarm_query, message
 
@@ -297,18 +297,12 @@ class _Asking:
     def _ask_once(self, endpoint: Endpoint, channel: ReadOnlyChannel) -> tuple[MemberCopy, bool]:
         client, limit = self._client, self._client.connection.command_timeout_seconds
         try:
-            future = channel.start(RANGE, self._request, timeout_seconds=limit, metadata=self._metadata)
-            found, _size = settle(future, endpoint, limit)
+            answer = channel.start(RANGE, self._request, timeout_seconds=limit, metadata=self._metadata)
+            found, _size = answer.result()
         except CallFailed as failed:
-            return MemberCopy(endpoint=endpoint.text, reason=failed.failure.message), False
-        except RpcError as exc:
-            certified = client.material.certificate is not None
-            failure = classify(
-                exc.status, exc.details, endpoint, timeout_seconds=limit, has_client_certificate=certified
-            )
             # A member that lags may not have heard of our new token yet.
-            waiting = failure.kind is FailureKind.TOKEN_REFUSED and bool(self._metadata)
-            return MemberCopy(endpoint=endpoint.text, reason=failure.message), waiting
+            waiting = failed.failure.kind is FailureKind.TOKEN_REFUSED and bool(self._metadata)
+            return MemberCopy(endpoint=endpoint.text, reason=failed.failure.message), waiting
         header = found.header
         if header.cluster_id != client.cluster_id:
             ids = {known.text: f"{client.cluster_id:x}" for known in client.endpoints()}

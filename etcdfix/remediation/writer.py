@@ -44,10 +44,10 @@ from etcdfix.remediation.errors import (
     TransactionRefused,
     TransactionUnanswered,
 )
-from etcdfix.sources.etcd.channel import Answer, ReadOnlyChannel, RpcError, open_transport, settle
+from etcdfix.sources.etcd.channel import ReadOnlyChannel, open_transport
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.endpoints import Endpoint
-from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind, classify
+from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
 from etcdfix.sources.etcd.relay import Relay
 from etcdfix.sources.pages import stored_of
 from etcdfix.wire.descriptors import MessageClasses, build_pool, parse_table
@@ -202,7 +202,8 @@ class _TxnChannel(ReadOnlyChannel, Closing):
         self._limit = connection.command_timeout_seconds
         self._relay = Relay(endpoint, timeout_seconds=connection.dial_timeout_seconds)
         try:
-            super().__init__(open_transport(endpoint, client.material, connection, self._relay))
+            transport = open_transport(endpoint, client.material, connection, self._relay)
+            super().__init__(transport, endpoint, certified=client.material.certificate is not None)
         except BaseException:
             self._relay.close()
             raise
@@ -217,12 +218,11 @@ class _TxnChannel(ReadOnlyChannel, Closing):
         answers: list[Any] = []
         for request in questions(expected.key, expected.landmarks):
             try:
-                future = self.start(RANGE, request, timeout_seconds=self._limit, metadata=self._metadata)
-                found, _size = settle(future, self._endpoint, self._limit)
-            except RpcError as exc:
+                answer = self.start(RANGE, request, timeout_seconds=self._limit, metadata=self._metadata)
+                found, _size = answer.result()
+            except CallFailed as exc:
                 gone = exc.status == "UNAVAILABLE" and not exc.details.startswith("etcdserver: ")
-                failure = _ended(self._endpoint) if answers and gone else self._classify(exc)
-                raise CallFailed(failure) from exc
+                raise CallFailed(_ended(self._endpoint) if answers and gone else exc.failure) from exc
             ours, theirs = self._client.cluster_id, found.header.cluster_id
             if ours != theirs:
                 text = f"{self._endpoint.text}: belongs to cluster {theirs:x}, not to {ours:x}"
@@ -239,44 +239,29 @@ class _TxnChannel(ReadOnlyChannel, Closing):
         )
         passed = self._relay.passed
         try:
-            answer = Answer(lambda: call.future(request, timeout=self._limit, metadata=self._metadata))
-            return settle(answer, self._endpoint, self._limit)
-        except (CallFailed, RpcError) as exc:
+            return self._send(call, request, self._limit, self._metadata).result()
+        except CallFailed as exc:
             if self._relay.nothing_since(passed):
                 raise _not_sent([_ended(self._endpoint)]) from exc
             raise self._lost(exc) from exc
 
-    def _lost(self, error: CallFailed | RpcError) -> TransactionError:
-        answered = False
-        if isinstance(error, CallFailed):
-            text = error.failure.message
-        else:
-            failure = self._classify(error)
-            if error.details.startswith(_REFUSALS):
-                return TransactionRefused(
-                    f"{failure.message}; nothing was changed",
-                    # What the reads ahead needed, this user has.
-                    hint=_MAY_WRITE if failure.kind is FailureKind.DENIED else failure.hint,
-                )
-            text = failure.message
-            etcds_own = error.details.startswith("etcdserver: ")
-            answered = etcds_own and error.status in _ANSWERS
-            if error.status in {"UNAVAILABLE", "CANCELLED"} and not etcds_own:
-                # This very channel had just answered a read, so it is no matter of addresses or TLS.
-                text = f"{self._endpoint.text}: the connection was lost after the transaction was sent"
+    def _lost(self, error: CallFailed) -> TransactionError:
+        failure, text = error.failure, error.failure.message
+        if error.details.startswith(_REFUSALS):
+            return TransactionRefused(
+                f"{text}; nothing was changed",
+                # What the reads ahead needed, this user has.
+                hint=_MAY_WRITE if failure.kind is FailureKind.DENIED else failure.hint,
+            )
+        etcds_own = error.details.startswith("etcdserver: ")
+        answered = etcds_own and error.status in _ANSWERS
+        if error.status in {"UNAVAILABLE", "CANCELLED"} and not etcds_own:
+            # This very channel had just answered a read, so it is no matter of addresses or TLS.
+            text = f"{self._endpoint.text}: the connection was lost after the transaction was sent"
         return TransactionUnanswered(
             text if answered else f"{text}; the transaction was sent and may have been carried out",
             ended=answered,
             hint="read the key again: its mod_revision tells",
-        )
-
-    def _classify(self, error: RpcError) -> Failure:
-        return classify(
-            error.status,
-            error.details,
-            self._endpoint,
-            timeout_seconds=self._limit,
-            has_client_certificate=self._client.material.certificate is not None,
         )
 
 

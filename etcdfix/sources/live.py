@@ -374,7 +374,7 @@ class LiveSource(Source):
         try:
             self._client.call(RANGE, request)
         except CallFailed as failed:
-            if failed.failure.kind in {FailureKind.UNREACHABLE, FailureKind.SILENT}:
+            if failed.failure.kind in {FailureKind.UNREACHABLE, FailureKind.SILENT, FailureKind.ENDED}:
                 raise self._as_error(failed.failure) from failed
             return failed.failure.kind is not FailureKind.DENIED
         return True

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from etcdfix.report.doctor import Check, State
-from etcdfix.sources.etcd.client import MemberStatus
+from etcdfix.sources.etcd.endpoints import MemberStatus
 from tests.support.objects import json_object
 
 

@@ -16,8 +16,8 @@ from etcdfix.model.storagekey import display
 from etcdfix.remediation.members import AlarmKind, name_member, read_alarms
 from etcdfix.report.doctor import Check, State, fail, ok, unknown, warn
 from etcdfix.sources.connection import EtcdConnection, transport_warnings
-from etcdfix.sources.etcd.client import EtcdClient, MemberStatus
-from etcdfix.sources.etcd.endpoints import parse_endpoint
+from etcdfix.sources.etcd.client import EtcdClient
+from etcdfix.sources.etcd.endpoints import MemberStatus, parse_endpoint
 from etcdfix.sources.etcd.failures import CallFailed
 from etcdfix.sources.etcd.paging import bounds_of
 from etcdfix.sources.etcd.tls import load_tls_material, shown_certificate

@@ -14,13 +14,14 @@ import os
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from etcdfix.model.interruptions import interruptions_held
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.endpoints import Endpoint
-from etcdfix.sources.etcd.failures import CallFailed
+from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind, classify
 from etcdfix.sources.etcd.relay import Relay
 from etcdfix.sources.etcd.threads import do_in_time, no_threads, stands_still
 from etcdfix.sources.etcd.tls import TLSMaterial, channel_credentials
@@ -44,36 +45,41 @@ MAX_ANSWER_BYTES = 512 << 20
 
 _CLOSING_SECONDS = 5.0
 
-FutureCancelledError = grpc.FutureCancelledError
-FutureTimeoutError = grpc.FutureTimeoutError
+_END = object()
 
 # gRPC tells within moments that the time of a request is over; where it does not, it never will.
 _TELLING_SECONDS = 5.0
 
 
-class RpcError(Exception):
-    """Raised when a request failed, or a stream broke.
+class _Callee(NamedTuple):
+    """Whom a request goes to, as its failures are told."""
 
-    Attributes:
-        status: Name of gRPC's code.
-        details: What the other side, or gRPC, says of it.
-    """
+    endpoint: Endpoint
+    certified: bool
+    """A client certificate is shown."""
 
-    def __init__(self, error: Any) -> None:
+    def failed(self, error: Any, timeout_seconds: float) -> CallFailed:
         """Take over what gRPC's error says; that one has a lock, and is not to live on."""
-        self.status: str = error.code().name
-        self.details: str = error.details() or ""
+        status, details = error.code().name, error.details() or ""
         error.with_traceback(None)  # its frames hold it
-        super().__init__(self.status, self.details)
+        failure = classify(
+            status,
+            details,
+            self.endpoint,
+            timeout_seconds=timeout_seconds,
+            has_client_certificate=self.certified,
+        )
+        return CallFailed(failure, status=status, details=details)
 
 
 class Answer:
     """What a request brings."""
 
-    def __init__(self, begin: Callable[[], Any]) -> None:
+    def __init__(self, begin: Callable[[], Any], callee: _Callee, timeout_seconds: float) -> None:
         """Send the request."""
-        self._ended = False
+        self._callee, self._timeout_seconds = callee, timeout_seconds
         self._told: SimpleQueue[None] = SimpleQueue()
+        self._ended = False
         with interruptions_held():
             self._future: Any = begin()
             self._future.add_done_callback(self._end)
@@ -82,37 +88,37 @@ class Answer:
         self._ended = True
         self._told.put(None)
 
-    def done(self) -> bool:
-        """Whether the request has ended."""
+    def wait(self, seconds: float) -> bool:
+        """Wait so many seconds; say whether the request has ended."""
+        if not self._ended:
+            with contextlib.suppress(Empty):
+                self._told.get(timeout=seconds)
         return self._ended
 
-    def result(self, timeout: float | None = None) -> Any:
-        """Wait so many seconds, None for ever, and return the answer: once.
+    def result(self) -> Any:
+        """Wait until the request has ended, and return the answer: once.
 
         Raises:
-            RpcError: There is none.
-            FutureCancelledError: It was cancelled.
-            FutureTimeoutError: Nothing came in time.
+            CallFailed: There is none; or gRPC does not see to its end, as its thread is gone.
         """
-        if not self._ended:
-            try:
-                self._told.get(timeout=timeout)
-            except Empty:
-                raise FutureTimeoutError from None
+        if not self.wait(self._timeout_seconds + _TELLING_SECONDS):
+            raise CallFailed(stands_still(self._callee.endpoint.text))
         answer: Any = None
-        error: Exception | None
+        failed: CallFailed | None = None
         with interruptions_held():
             future, self._future = self._future, None
             if future is None or future.cancelled():
-                error = FutureCancelledError()
+                failed = CallFailed(Failure(FailureKind.ENDED, "the connection was closed"))
             else:
-                failed = future.exception(timeout=0)
-                answer = future.result(timeout=0) if failed is None else None
-                error = RpcError(failed) if failed is not None else None
-                del failed
+                error = future.exception(timeout=0)
+                if error is None:
+                    answer = future.result(timeout=0)
+                else:
+                    failed = self._callee.failed(error, self._timeout_seconds)
+                del error
             del future  # gRPC's has a lock, which is taken once more when it goes
-        if error is not None:
-            raise error
+        if failed is not None:
+            raise failed
         return answer
 
     def cancel(self) -> None:
@@ -124,24 +130,12 @@ class Answer:
             del future
 
 
-def settle(future: Answer, endpoint: Endpoint, timeout_seconds: float) -> Any:
-    """Wait until a request has ended, which gRPC sees to: unless its thread is gone, and then nobody does.
-
-    Raises:
-        RpcError: As gRPC has it.
-        CallFailed: gRPC stands still.
-    """
-    try:
-        return future.result(timeout=timeout_seconds + _TELLING_SECONDS)
-    except FutureTimeoutError as exc:
-        raise CallFailed(stands_still(endpoint.text)) from exc
-
-
 class ReadOnlyChannel:
     """Wraps a gRPC channel so that nothing but :data:`~etcdfix.wire.etcd.READ_METHODS` goes through it."""
 
-    def __init__(self, channel: Any) -> None:
+    def __init__(self, channel: Any, endpoint: Endpoint, *, certified: bool = False) -> None:
         self._channel = channel
+        self._callee = _Callee(endpoint, certified)
         self._calls: dict[str, Any] = {}
 
     def start(
@@ -152,7 +146,7 @@ class ReadOnlyChannel:
         timeout_seconds: float,
         metadata: tuple[tuple[str, str], ...] = (),
     ) -> Answer:
-        """Send a request and return the future of ``(answer, the bytes of the answer)`` at once.
+        """Send a request and return what will bring ``(answer, the bytes of the answer)`` at once.
 
         Raises:
             ValueError: The method is not on the list of read methods, or the request is an AlarmRequest that
@@ -166,9 +160,15 @@ class ReadOnlyChannel:
             call = self._calls[method.path] = self._channel.unary_unary(
                 method.path,
                 request_serializer=message(method.request).SerializeToString,
-                response_deserializer=_WithBytes(message(method.response).FromString),
+                response_deserializer=_with_bytes(message(method.response).FromString),
             )
-        return Answer(lambda: call.future(request, timeout=timeout_seconds, metadata=metadata))
+        return self._send(call, request, timeout_seconds, metadata)
+
+    def _send(
+        self, call: Any, request: Any, timeout_seconds: float, metadata: tuple[tuple[str, str], ...]
+    ) -> Answer:
+        begin = partial(call.future, request, timeout=timeout_seconds, metadata=metadata)
+        return Answer(begin, self._callee, timeout_seconds)
 
     def stream(
         self,
@@ -185,8 +185,7 @@ class ReadOnlyChannel:
         Raises:
             ValueError: The method is not on the list of read methods, or is one whose requests are looked at
                 one by one.
-            RpcError: The stream broke; at the answer that did not come.
-            FutureTimeoutError: gRPC stands still.
+            CallFailed: The stream broke, at the answer that did not come; or gRPC stands still.
             SourceUnreachable: There is no thread to be had.
         """
         _refuse_writes(method)
@@ -197,12 +196,59 @@ class ReadOnlyChannel:
             request_serializer=message(method.request).SerializeToString,
             response_deserializer=message(method.response).FromString,
         )
-        return _answers(
-            lambda: call(requests, timeout=timeout_seconds, metadata=metadata),
-            timeout_seconds,
-            patience_seconds,
-            on_silence,
-        )
+        begin = partial(call, requests, timeout=timeout_seconds, metadata=metadata)
+        return self._answers(begin, timeout_seconds, patience_seconds, on_silence)
+
+    def _answers(
+        self,
+        begin: Callable[[], Any],
+        timeout_seconds: float,
+        patience_seconds: float,
+        on_silence: Callable[[], object],
+    ) -> Generator[Any, None, None]:
+        """Yield what comes down a stream, one by one as they are wanted; a thread of its own waits for each."""
+        wanted: SimpleQueue[bool] = SimpleQueue()
+        came: SimpleQueue[Any] = SimpleQueue()
+        deadline = time.monotonic() + timeout_seconds
+        stream: Any = None
+
+        def draw(stream: Any) -> None:
+            while wanted.get():
+                try:
+                    came.put(next(stream, _END))
+                except grpc.RpcError as exc:
+                    came.put(self._callee.failed(exc, timeout_seconds))
+
+        try:
+            # What comes meanwhile is raised when they are let go: the stream is ended then too.
+            with interruptions_held():
+                stream = begin()
+                try:
+                    threading.Thread(target=draw, args=(stream,), daemon=True).start()
+                except (RuntimeError, MemoryError) as exc:
+                    raise no_threads("a stream needs one") from exc
+            while True:
+                wanted.put(True)
+                found: Any = None
+                while found is None:
+                    left = max(deadline - time.monotonic(), 0) + _TELLING_SECONDS
+                    try:
+                        found = came.get(timeout=min(left, patience_seconds))
+                    except Empty:
+                        if left <= patience_seconds:
+                            raise CallFailed(stands_still(self._callee.endpoint.text)) from None
+                        on_silence()
+                if isinstance(found, CallFailed):
+                    raise found
+                if found is _END:
+                    return
+                yield found
+        finally:
+            with interruptions_held():
+                wanted.put(False)
+                if stream is not None:
+                    stream.cancel()
+                del stream
 
     def close(self) -> None:
         """End the connection; requests under way are cancelled. One that does not end in time is left alone."""
@@ -215,7 +261,8 @@ def open_channel(endpoint: Endpoint, material: TLSMaterial, connection: EtcdConn
     Raises:
         CallFailed: With ``insecure_skip_tls_verify``, the server's certificate could not be fetched.
     """
-    return ReadOnlyChannel(open_transport(endpoint, material, connection))
+    transport = open_transport(endpoint, material, connection)
+    return ReadOnlyChannel(transport, endpoint, certified=material.certificate is not None)
 
 
 def open_transport(
@@ -258,74 +305,9 @@ def open_transport(
     return grpc.secure_channel(target, credentials, options)
 
 
-def _answers(
-    begin: Callable[[], Any],
-    timeout_seconds: float,
-    patience_seconds: float = math.inf,
-    on_silence: Callable[[], object] = bool,
-) -> Generator[Any, None, None]:
-    """Yield what comes down a stream, one by one as they are wanted; a thread of its own waits for each."""
-    wanted: SimpleQueue[bool] = SimpleQueue()
-    came: SimpleQueue[_Came] = SimpleQueue()
-    deadline = time.monotonic() + timeout_seconds
-    stream: Any = None
-    try:
-        with (
-            interruptions_held()
-        ):  # what came meanwhile is raised when they end: the stream is ended then too
-            stream = begin()
-            try:
-                threading.Thread(target=_draw, args=(stream, wanted, came), daemon=True).start()
-            except (RuntimeError, MemoryError) as exc:
-                raise no_threads("a stream needs one") from exc
-        while True:
-            wanted.put(True)
-            found: _Came | None = None
-            while found is None:
-                left = max(deadline - time.monotonic(), 0) + _TELLING_SECONDS
-                try:
-                    found = came.get(timeout=min(left, patience_seconds))
-                except Empty:
-                    if left <= patience_seconds:
-                        raise FutureTimeoutError from None
-                    on_silence()
-            if found.error is not None:
-                raise found.error
-            if found.ended:
-                return
-            yield found.answer
-    finally:
-        with interruptions_held():
-            wanted.put(False)
-            if stream is not None:
-                stream.cancel()
-            del stream
-
-
-class _Came(NamedTuple):
-    answer: Any = None
-    ended: bool = False
-    error: RpcError | None = None
-
-
-def _draw(stream: Any, wanted: SimpleQueue[bool], came: SimpleQueue[_Came]) -> None:
-    while wanted.get():
-        try:
-            came.put(_Came(next(stream)))
-        except StopIteration:
-            came.put(_Came(ended=True))
-        except grpc.RpcError as exc:
-            came.put(_Came(error=RpcError(exc)))
-
-
-class _WithBytes:
-    """Parses an answer and keeps its bytes: a page goes to another process as it came."""
-
-    def __init__(self, parse: Any) -> None:
-        self._parse = parse
-
-    def __call__(self, raw: bytes) -> tuple[Any, bytes]:
-        return self._parse(raw), raw
+def _with_bytes(parse: Callable[[bytes], Any]) -> Callable[[bytes], tuple[Any, bytes]]:
+    """Parse an answer and keep its bytes: a page goes to another process as it came."""
+    return lambda raw: (parse(raw), raw)
 
 
 def _refuse_writes(method: ReadMethod) -> None:

@@ -1,4 +1,4 @@
-"""Endpoints as etcdctl takes them.
+"""Endpoints as etcdctl takes them, and what the members behind them say about themselves.
 
 Source of the rules: etcd 3.6, ``client/v3/internal/endpoint/endpoint.go``: ``https`` and ``unixs`` need TLS,
 ``http`` drops it, and an endpoint without a scheme, or ``unix``, uses TLS when there is TLS material.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import unquote
 
 from etcdfix.model.errors import ConfigurationError
@@ -69,6 +70,64 @@ class Endpoint:
         except OSError:  # an address of another machine
             return False
         return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberStatus:
+    """What one member says about itself (``Maintenance/Status``).
+
+    Attributes:
+        revision: Newest revision that this member has applied.
+        leader: Member id of the leader, 0 when it knows none.
+        is_learner: Whether it only follows, and cannot be read from.
+        errors: Alarms and complaints, in etcd's words.
+        db_size_in_use_bytes: What of that file holds data; the rest a defragmentation would give back.
+        db_size_quota_bytes: How large that file may become; 0 where the member does not say, before etcd 3.6.
+    """
+
+    endpoint: str
+    cluster_id: int
+    member_id: int
+    version: str
+    revision: int
+    leader: int
+    is_learner: bool
+    db_size_bytes: int
+    errors: tuple[str, ...]
+    db_size_in_use_bytes: int
+    db_size_quota_bytes: int
+
+    @classmethod
+    def told(cls, endpoint: Endpoint, found: Any) -> MemberStatus:
+        """Return what a ``StatusResponse`` says."""
+        return cls(
+            endpoint=endpoint.text,
+            cluster_id=found.header.cluster_id,
+            member_id=found.header.member_id,
+            version=found.version,
+            revision=found.header.revision,
+            leader=found.leader,
+            is_learner=found.isLearner,
+            db_size_bytes=found.dbSize,
+            errors=tuple(found.errors),
+            db_size_in_use_bytes=found.dbSizeInUse,
+            db_size_quota_bytes=found.dbSizeQuota,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMember:
+    """One entry of the member list (``Cluster/MemberList``).
+
+    Attributes:
+        name: Empty while it has not started.
+        client_urls: Where it says that clients reach it.
+    """
+
+    member_id: int
+    name: str
+    client_urls: tuple[str, ...]
+    is_learner: bool
 
 
 def parse_endpoint(text: str, *, has_tls_material: bool) -> Endpoint:

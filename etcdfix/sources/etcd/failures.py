@@ -28,6 +28,7 @@ class FailureKind(StrEnum):
     AUTH_DISABLED = "auth-disabled"  # go on without a user
     COMPACTED = "compacted"  # the revision is gone
     FUTURE_REVISION = "future-revision"  # this member does not have the revision yet
+    ENDED = "ended"  # gRPC stands still, or the connection was closed: ask nobody any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +58,16 @@ class Failure:
 
 
 class CallFailed(Exception):
-    """Carries a failure from the client to its callers inside this package; never leaves a source."""
+    """Carries a failure from the client to its callers; never leaves a source.
 
-    def __init__(self, failure: Failure) -> None:
+    Attributes:
+        status: Name of gRPC's code; "" where it said none.
+        details: What the other side, or gRPC, says of it.
+    """
+
+    def __init__(self, failure: Failure, *, status: str = "", details: str = "") -> None:
         super().__init__(failure.message)
-        self.failure = failure
+        self.failure, self.status, self.details = failure, status, details
 
 
 QUORUM_HINT = (

@@ -91,7 +91,7 @@ def stands_still(endpoint: str) -> Failure:
     """Return what to say, and remember it, where gRPC does not even tell that the time of a request is over."""
     _stuck.append(threading.current_thread())
     return Failure(
-        FailureKind.UNREACHABLE,
+        FailureKind.ENDED,
         f"{endpoint}: gRPC stands still: the system gives this process too few threads or too little memory",
         _HINT,
     )

@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,8 @@ from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.errors import ClusterMismatch, SourceDenied
 from etcdfix.sources.etcd import client as client_module
 from etcdfix.sources.etcd.channel import ReadOnlyChannel, open_channel
-from etcdfix.sources.etcd.client import ClusterMember, EtcdClient
-from etcdfix.sources.etcd.endpoints import parse_endpoint
+from etcdfix.sources.etcd.client import EtcdClient
+from etcdfix.sources.etcd.endpoints import ClusterMember, parse_endpoint
 from etcdfix.sources.etcd.tls import TLSMaterial
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.servers import READER, EtcdServer
@@ -40,7 +41,7 @@ from tests.support.etcd_members import EtcdMembers, etcd_members
 from tests.support.etcd_proxy import NO_LEADER, RANGE, Refusal
 from tests.support.fixtures import Patch, StartEtcd
 from tests.support.lossy_etcd import LossyProxy
-from tests.support.raising import NeverDone
+from tests.support.raising import never_told
 from tests.support.scripted_etcd import INVALID_TOKEN, WRONG_PASSWORD
 
 pytestmark = pytest.mark.etcd
@@ -398,7 +399,10 @@ def test_a_member_whose_end_of_answering_nobody_tells(etcd: EtcdServer, monkeypa
 
     def begin(channel: ReadOnlyChannel, method: ReadMethod, request: Any, **options: Any) -> Any:
         own_copy = method.path == RANGE and request.serializable
-        return NeverDone() if own_copy else start(channel, method, request, **options)
+        answer = start(channel, method, request, **options)
+        if own_copy:
+            answer.wait = partial(never_told, answer)  # type: ignore[method-assign]
+        return answer
 
     monkeypatch.setattr(ReadOnlyChannel, "start", begin)
     with connected(etcd.endpoint) as client:

@@ -26,7 +26,7 @@ from etcdfix.remediation.errors import (
 from etcdfix.remediation.members import read_alarms, read_lease, survey_members
 from etcdfix.remediation.writer import TxnAnswer, _TxnChannel, probe_connection, send_transaction
 from etcdfix.sources.connection import EtcdConnection
-from etcdfix.sources.etcd.channel import Answer, ReadOnlyChannel, RpcError
+from etcdfix.sources.etcd.channel import Answer, ReadOnlyChannel
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.endpoints import parse_endpoint
 from etcdfix.sources.etcd.failures import CallFailed
@@ -39,7 +39,7 @@ from tests.support.cutting_proxy import CutPoint, CuttingProxy
 from tests.support.etcd_proxy import NO_LEADER, RANGE, EtcdProxy, Refusal
 from tests.support.fixtures import Patch, StartEtcd
 from tests.support.lossy_etcd import TXN, LossyProxy, RawHTTP2
-from tests.support.raising import NeverDone
+from tests.support.raising import never_told
 
 pytestmark = pytest.mark.etcd
 
@@ -355,17 +355,20 @@ def test_a_deed_whose_end_nobody_tells(
     etcd.put(key, VALUE)
     expected = examined(client, key)
     with monkeypatch.context() as patch:
-        patch.setattr(ReadOnlyChannel, "start", lambda *_arguments, **_options: NeverDone())
+        patch.setattr(Answer, "wait", never_told)
         with pytest.raises(TransactionNotSent, match="gRPC stands still"):
             delete(client, key, expected)
     assert stored(client, key) == expected
-    begin = Answer
+    send = ReadOnlyChannel._send
 
-    def never_told(call: Any) -> NeverDone:
-        begin(call).result()
-        return NeverDone()
+    def answered_and_not_told(self: ReadOnlyChannel, call: Any, *arguments: Any) -> Answer:
+        answer = send(self, call, *arguments)
+        if call not in self._calls.values():  # it is no read
+            assert answer.wait(5)
+            answer.wait = partial(never_told, answer)  # type: ignore[method-assign]
+        return answer
 
-    monkeypatch.setattr(writer_module, "Answer", never_told)
+    monkeypatch.setattr(ReadOnlyChannel, "_send", answered_and_not_told)
     with pytest.raises(
         TransactionUnanswered, match=r"gRPC stands still.*may have been carried out"
     ) as caught:
@@ -497,7 +500,7 @@ def test_an_error_without_words(etcd: EtcdServer) -> None:
             return None
 
     with channel_to(etcd.endpoint) as channel:
-        lost = channel._lost(RpcError(Silent()))
+        lost = channel._lost(channel._callee.failed(Silent(), 5))
     assert isinstance(lost, TransactionUnanswered)
     assert not lost.ended
 

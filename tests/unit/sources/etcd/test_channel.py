@@ -18,7 +18,7 @@ from etcdfix.model.errors import SourceUnreachable
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd import channel as channel_module
 from etcdfix.sources.etcd import client as client_module
-from etcdfix.sources.etcd.channel import FutureCancelledError, ReadOnlyChannel, open_channel
+from etcdfix.sources.etcd.channel import Answer, ReadOnlyChannel, open_channel
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.endpoints import parse_endpoint
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
@@ -28,7 +28,7 @@ from etcdfix.sources.etcd.tls import TLSMaterial
 from etcdfix.wire.descriptors import ReadMethod
 from etcdfix.wire.etcd import RANGE, READ_METHODS, STATUS, WATCH, message
 from tests.support.breaking_in import Heard, heard
-from tests.support.raising import NeverDone, raising
+from tests.support.raising import never_told, raising
 from tests.support.scripted_etcd import ScriptedEtcd
 
 # Every method of etcd 3.6 that is not on the list of read methods: most write, the others are not needed.
@@ -85,6 +85,9 @@ def test_a_read_method_with_other_messages_is_none(channel: ReadOnlyChannel) -> 
         channel.start(ReadMethod(RANGE.path, STATUS.request, STATUS.response), None, timeout_seconds=1)
 
 
+HERE = parse_endpoint("127.0.0.1:1", has_tls_material=False)
+
+
 class Interrupted:
     """Plays gRPC's channel, and the stream that it opens: meanwhile a signal comes."""
 
@@ -110,7 +113,7 @@ def test_a_signal_while_a_stream_is_opened_ends_it() -> None:
     """The signal waits until the stream and its thread are there; then neither may be left."""
     played, before = Interrupted(), set(threading.enumerate())
     with heard(), pytest.raises(Heard):
-        next(ReadOnlyChannel(played).stream(WATCH, iter(()), timeout_seconds=5))
+        next(ReadOnlyChannel(played, HERE).stream(WATCH, iter(()), timeout_seconds=5))
     assert played.cancelled.is_set()
     for thread in set(threading.enumerate()) - before:
         thread.join(5)
@@ -121,8 +124,8 @@ def test_an_answer_that_is_not_wanted_any_more(channel: ReadOnlyChannel) -> None
     answer = channel.start(RANGE, message("RangeRequest")(key=b"k"), timeout_seconds=5)
     answer.cancel()
     answer.cancel()
-    with pytest.raises(FutureCancelledError):
-        answer.result(timeout=5)
+    with pytest.raises(CallFailed, match="the connection was closed"):
+        answer.result()
 
 
 COUNT_HEAPS = """
@@ -355,7 +358,7 @@ def test_no_room_for_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def kill_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ReadOnlyChannel, "start", lambda *_arguments, **_options: NeverDone())
+    monkeypatch.setattr(Answer, "wait", never_told)
 
 
 STANDS_STILL = "gRPC stands still: the system gives this process too few threads or too little memory$"
@@ -423,8 +426,10 @@ def test_a_watch_whose_end_nobody_tells(monkeypatch: pytest.MonkeyPatch) -> None
         def cancel(self) -> None:
             end.set()
 
-    def stream(*_arguments: object, timeout_seconds: float, **_options: object) -> Iterator[Any]:
-        return channel_module._answers(Silent, timeout_seconds)
+    def stream(
+        self: ReadOnlyChannel, *_arguments: object, timeout_seconds: float, **_options: object
+    ) -> Iterator[Any]:
+        return self._answers(Silent, timeout_seconds, 5, bool)
 
     with ScriptedEtcd({b"k": b"v"}) as etcd:
         client = EtcdClient(EtcdConnection(endpoints=(etcd.endpoint,)), on_notice=print)
@@ -442,11 +447,10 @@ def test_a_watch_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     with ScriptedEtcd({b"k": b"v"}) as etcd:
         client = EtcdClient(EtcdConnection(endpoints=(etcd.endpoint,)), on_notice=print)
         with monkeypatch.context() as patch:
-            patch.setattr(channel_module, "_draw", None)
             start = threading.Thread.start
 
             def begin(thread: threading.Thread) -> None:
-                if getattr(thread, "_target", start) is None:
+                if getattr(getattr(thread, "_target", None), "__name__", "") == "draw":
                     raise RuntimeError("can't start new thread")
                 start(thread)
 

@@ -117,7 +117,7 @@ def find_copies(
             wanted.known.know(key)
         ending = wanted.seek(progress, jobs)
         search = _Search(source, request, examiner, finders, wanted.kept)
-        with plugins.aside() if plugins is not None else nullcontext():
+        with plugins.without_recording() if plugins is not None else nullcontext():
             ended = search.each(wanted.found.finish(), progress, ending.ended)
     problems = [*source.problems, *ending.problems, *ending.lost, *wanted.problems]
     problems += [*problems_of(finders), *search.problems]

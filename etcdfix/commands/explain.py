@@ -202,7 +202,10 @@ class _Look:
     def look_for_copies(self, candidates: Mapping[Path, Examiner]) -> None:
         """Look into every place for its copies, and at what was written to it."""
         source, request, examiner = self._source, self._request, self._examiner
-        with source.aside(), self._plugins.aside() if self._plugins is not None else nullcontext():
+        with (
+            source.aside(),
+            self._plugins.without_recording() if self._plugins is not None else nullcontext(),
+        ):
             try:
                 self._life = life_of(source, examiner, request.key, self._stored)
             except SourceError as exc:

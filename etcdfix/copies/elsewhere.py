@@ -83,7 +83,10 @@ def home_of(source: Source, examiner: Examiner, found: Examination) -> Home:
     if not home:
         return Home.FREE
     try:
-        with source.aside(), apart.plugins.aside() if apart.plugins is not None else nullcontext():
+        with (
+            source.aside(),
+            apart.plugins.without_recording() if apart.plugins is not None else nullcontext(),
+        ):
             there = source.get(home)
             return home_holds(apart, found.stored, home, there)
     except SourceError:  # the command that is printed says when it holds

@@ -69,7 +69,7 @@ class KeptOpenings:
             return self._last[1]
         plugins = self._opener.plugins
         try:
-            with self.source.aside(), plugins.aside() if plugins is not None else nullcontext():
+            with self.source.aside(), plugins.without_recording() if plugins is not None else nullcontext():
                 found = self._look(stored)
         except (SourceError, KMSPending):
             found = False

@@ -585,7 +585,7 @@ class Examiner:
         @contextlib.contextmanager
         def aside() -> Iterator[None]:
             with (
-                self.plugins.aside() if self.plugins is not None else contextlib.nullcontext(),
+                self.plugins.without_recording() if self.plugins is not None else contextlib.nullcontext(),
                 own.learning_nothing() if own is not None else contextlib.nullcontext(),
             ):
                 yield

@@ -240,7 +240,7 @@ class ReadableRevisions:
             self._apart = self._examiner.apart()
         try:
             plugins = self._apart.plugins
-            with self._source.aside(), plugins.aside() if plugins is not None else nullcontext():
+            with self._source.aside(), plugins.without_recording() if plugins is not None else nullcontext():
                 return self._look(self._apart, found.stored)
         except SourceError as exc:
             return Sought(None, f"the earlier revisions could not be read: {exc.message}")

@@ -58,7 +58,7 @@ class Plugins(Protocol):
         """Forget what counts for or against values."""
         ...
 
-    def aside(self) -> AbstractContextManager[None]:
+    def without_recording(self) -> AbstractContextManager[None]:
         """Look at values that are none of the run: each waits, and none speaks for those of the run."""
         ...
 

@@ -168,7 +168,7 @@ def _newest_object(
     """
     newest, plugins = closed or source.get(key), examiner.plugins
     apart = examiner.apart()
-    with plugins.aside() if plugins is not None else nullcontext():
+    with plugins.without_recording() if plugins is not None else nullcontext():
         if newest is not None:
             known = closed is not None
             return newest_kept(source, apart, newest, came_out, generations=generations, newest_fails=known)

@@ -224,7 +224,7 @@ class Present(Facts):
         graph, cluster = self.around.graph, self.cluster
         # Earlier revisions, which are looked at here, speak for no value that is stored now.
         apart = cluster.examiner.apart()
-        with apart.plugins.aside() if apart.plugins is not None else nullcontext():
+        with apart.plugins.without_recording() if apart.plugins is not None else nullcontext():
             return assess(graph, cluster.source, apart, self.key)
 
     @property

@@ -93,7 +93,7 @@ class NeverWaits:
     def start_over(self) -> None:
         raise AssertionError("one value after the other is for a run over a plan")
 
-    def aside(self) -> AbstractContextManager[None]:
+    def without_recording(self) -> AbstractContextManager[None]:
         return nullcontext()
 
 

@@ -11,7 +11,7 @@ from etcdfix.encryption.config import KMSProvider
 from etcdfix.encryption.config_rules import socket_path
 from etcdfix.encryption.kms.answers import PluginClient, PluginReport
 from etcdfix.encryption.kms.pacing import Clock
-from etcdfix.encryption.kms.session import PluginSession
+from etcdfix.encryption.kms.session import AskingMode, PluginSession
 from etcdfix.golang.goquote import go_quote
 from etcdfix.model.closing import Closing
 from etcdfix.model.errors import ConfigurationError
@@ -61,19 +61,16 @@ class KMSPlugins(Closing):
         self._connect = connect
         self._clock = clock
         self._sessions: dict[KMSProvider, PluginSession] = {}
-        self._deferring = False
-        self._final = False
+        self._mode = AskingMode()
 
     @property
     def deferring(self) -> bool:
         """Whether ``unwrap`` raises :class:`~etcdfix.encryption.kms.envelopes.KMSPending` instead of waiting."""
-        return self._deferring
+        return self._mode.deferring
 
     @deferring.setter
     def deferring(self, value: bool) -> None:
-        self._deferring = value
-        for session in self._sessions.values():
-            session.deferring = value
+        self._mode.deferring = value
 
     def start_over(self) -> None:
         """Forget what counts for or against values: only what etcd holds from now on speaks for a plugin."""
@@ -81,9 +78,9 @@ class KMSPlugins(Closing):
             session.start_over()
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
-        """Look at values that are none of the run: each waits for its answer, and none speaks for those of the run."""
-        deferring = self._deferring
+    def without_recording(self) -> Iterator[None]:
+        """Look at values that are not of the run: each waits for its answer, and none speaks for those of the run."""
+        deferring = self.deferring
         before = {provider: session.opened.copy() for provider, session in self._sessions.items()}
         self.deferring = False
         try:
@@ -96,16 +93,13 @@ class KMSPlugins(Closing):
     @property
     def final(self) -> bool:
         """Whether what is said of a value now is the last word: every answer against one is asked for anew."""
-        return self._final
+        return self._mode.final
 
     @final.setter
     def final(self, value: bool) -> None:
-        self._final = value
-        for session in self._sessions.values():
-            if value:
-                session.begin_final()
-            else:
-                session.final = False
+        self._mode.final = value
+        for session in self._sessions.values() if value else ():
+            session.begin_final()
 
     @property
     def over(self) -> bool:
@@ -125,10 +119,10 @@ class KMSPlugins(Closing):
                     endpoint,
                     max_rate=self._max_rate,
                 ),
+                self._mode,
                 patience_seconds=self._patience_seconds,
                 clock=self._clock,
             )
-            session.deferring = self._deferring
             self._sessions[provider] = session
         return session
 

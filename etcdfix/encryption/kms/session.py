@@ -1,7 +1,7 @@
 """One KMS plugin during one run: each wrapped key is asked once, politely, and never for ever.
 
-Daemon threads ask; whoever needs an answer waits for it or comes back later. One more is started where none is
-idle, so a plugin that no value needs is never touched.
+Each question has a daemon thread of its own, a few at a time; whoever needs the answer waits for it or comes back
+later. A plugin that no value needs is never touched.
 
 What is remembered: keys and refusals, up to :data:`CACHE_SIZE`, least recently used first out. Failures to answer
 are remembered for :data:`FAILURE_KEPT_SECONDS` and until the plugin comes back: thousands of objects may share a key.
@@ -13,7 +13,7 @@ import hashlib
 import random
 import threading
 import time
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 
 import msgspec
@@ -30,17 +30,15 @@ from etcdfix.encryption.kms.answers import (
     bounded,
 )
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
-from etcdfix.encryption.kms.pacing import Breaker, Clock, Coming, RateLimit, Turns
+from etcdfix.encryption.kms.pacing import Clock, Outage, PendingAnswer
 from etcdfix.model.interruptions import interruptions_held
 
 CACHE_SIZE = 20_000
-QUEUE_SIZE = 1_000
-QUEUE_MAX_BYTES = 8 << 20
-WORKERS = 16
+MOST_ASKED_AHEAD = 16
+"""So many questions are under way whose answers nobody waits for."""
 ATTEMPTS = 3
 FIRST_BACKOFF_SECONDS = 0.1
 FAILURE_KEPT_SECONDS = 10.0
-_FAILURES_KEPT = 1_000
 _JOIN_SECONDS = 5.0
 _HEALTH = b""  # in place of a digest
 _PENDING = "the KMS plugin has not answered yet"
@@ -52,19 +50,28 @@ _CONTROLS_KEPT = 1_000
 _AT_ONCE = frozenset({"RESOURCE_EXHAUSTED", "UNAVAILABLE"})
 
 
-class PluginSession:
-    """A plugin as :class:`~etcdfix.encryption.kms.envelopes.KMSPlugin`, for any number of threads.
+class AskingMode:
+    """How all plugins of a run are asked.
 
     Attributes:
-        deferring: :meth:`unwrap` does not wait.
-        final: What :meth:`unwrap` says now is the last word: nothing is taken from memory, and each answer stands
-            between two controls.
+        deferring: Nobody waits: an answer that is not there yet is asked for and comes later.
+        final: What a plugin says now is the last word: nothing that counts against a value is taken from memory, and
+            each answer stands between two controls.
     """
+
+    def __init__(self) -> None:
+        self.deferring = False
+        self.final = False
+
+
+class PluginSession:
+    """A plugin as :class:`~etcdfix.encryption.kms.envelopes.KMSPlugin`, for any number of threads."""
 
     def __init__(
         self,
         connect: Callable[[], PluginClient],
         about: PluginReport,
+        mode: AskingMode,
         *,
         patience_seconds: float = 30.0,
         clock: Clock | None = None,
@@ -73,40 +80,34 @@ class PluginSession:
         self.healthy = False
         self.write_key_id = ""
         self.opened: Counter[str] = Counter()
-        self.deferring = False
-        self.final = False
+        self._mode = mode
         self._about = about
         self._connect = connect
         self._clock = clock if clock is not None else Clock()
-
-        # Held by the one thread that waits for permission to make a call, or asks for the plugin's health.
-        self._gate = Turns()
-        self._rate = RateLimit(about.max_rate)
+        # Held by the one thread that waits for its turn to make a call, or asks for the plugin's health.
+        self._gate = threading.Lock()
+        self._interval = 1 / about.max_rate if about.max_rate else 0.0
+        self._next_call = 0.0
         # Set for good when nothing more is asked, so that no thread sleeps on.
         self._over = threading.Event()
         self._lock = threading.Lock()
         # Changed under the lock, as far as threads of the session read it.
         self._client: PluginClient | None = None
-        self._workers: list[threading.Thread] = []
-        self._idle = 0
-        self._asked_for = threading.Condition(self._lock)
-        self._queue: deque[WrappedKey | None] = deque()
-        self._queued_bytes = 0
-        self._asked: dict[bytes, Coming[Answer]] = {}
-        self._answers: OrderedDict[bytes, Answer] = OrderedDict()
-        self._failures: OrderedDict[bytes, tuple[float, Failure]] = OrderedDict()
-        self._breaker = Breaker(patience_seconds)
+        self._threads: list[threading.Thread] = []
+        self._pending: dict[bytes, PendingAnswer] = {}
+        self._answers: OrderedDict[bytes, tuple[float, Answer]] = OrderedDict()
+        self._outage = Outage(patience_seconds)
         # Key id -> a wrapped key that opened a value, and the digest of what it unwraps to.
         self._controls: dict[str, tuple[WrappedKey, bytes]] = {}
         self._final_answers: dict[bytes, Failure] = {}
         self._fresh_control = ""
-        self._probe_due = True
+        self._health_unknown = True
         self._reached = False
         self._health = Health(PluginState.NOT_ASKED)
         self._ended: Failure | None = None
 
     def check(self) -> None:
-        """Ask for Status or Version, unless it has been asked already; unless :attr:`deferring`, wait for it.
+        """Ask for Status or Version, unless it has been asked already; wait for it, unless the run defers.
 
         Raises:
             KMSPending: Deferring, and there is no answer yet.
@@ -115,23 +116,23 @@ class PluginSession:
         while True:
             with self._lock:
                 if self._ended is not None or not self._is_probe_due():
-                    if self.healthy and self._breaker.open_until is None:
+                    if self.healthy and self._outage.pause_until is None:
                         return
                     raise KMSUnreachable((self._ended or self._health).message)
-                coming = self._ask(None, _HEALTH, first=True)
-            if self.deferring:
+                pending = self._ask(_HEALTH, None)
+            if self._mode.deferring:
                 raise KMSPending(_PENDING)
-            coming.wait()
+            pending.wait()
 
     def unwrap(self, wrapped: WrappedKey) -> bytes:
-        """Return the DEK or DEK seed; unless :attr:`deferring`, wait for it.
+        """Return the DEK or DEK seed; wait for it, unless the run defers.
 
         Raises:
             KMSPending: Deferring, and there is no answer yet.
             KMSUnreachable: No answer now; the same message for every key once the plugin is given up.
             KMSRefused: The plugin said no.
         """
-        final = self.final and not self.deferring
+        final = self._mode.final and not self._mode.deferring
         if final and wrapped.key_id in self._controls:
             answer = self._last_word(wrapped)
         else:
@@ -144,7 +145,7 @@ class PluginSession:
 
     def recall(self, wrapped: WrappedKey) -> bytes | None:
         """Return the DEK or DEK seed from memory, None where the plugin would have to be asked, or refused."""
-        answer = self._answers.get(wrapped.digest)
+        _, answer = self._answers.get(wrapped.digest, (0.0, None))
         return answer.expose() if isinstance(answer, KeyMaterial) else None
 
     def add_control(self, wrapped: WrappedKey, key: bytes) -> None:
@@ -157,22 +158,17 @@ class PluginSession:
         with self._lock:
             self.opened.clear()
             self._controls.clear()
-            self._final_answers.clear()
-            self._fresh_control = ""
-            self._failures.clear()
-            for digest in [
-                each for each, answer in self._answers.items() if not isinstance(answer, KeyMaterial)
-            ]:
-                del self._answers[digest]
-            self._probe_due = True
+            for digest, (_, answer) in [*self._answers.items()]:
+                if not isinstance(answer, KeyMaterial):
+                    del self._answers[digest]
+        self.begin_final()
 
     def begin_final(self) -> None:
-        """Ask for the plugin's health anew, and from now on take nothing from memory that counts against a value."""
+        """Have the plugin's health asked anew, and forget what was the last word before."""
         with self._lock:
-            self.final = True
             self._fresh_control = ""
             self._final_answers.clear()
-            self._probe_due = True
+            self._health_unknown = True
 
     def _last_word(self, wrapped: WrappedKey) -> Answer:
         """Ask once more, between two controls; without them, what counted for the plugin under this key id is gone.
@@ -209,19 +205,18 @@ class PluginSession:
         with self._lock:
             if afresh:
                 self._answers.pop(digest, None)
-                self._failures.pop(digest, None)
             answer = self._known(digest)
-            if answer is not None:
+            # While nobody waits, a failure is not the last word: whoever waits asks again.
+            failed = isinstance(answer, Failure) and not answer.refused and self._ended is None
+            if answer is not None and not (failed and self._mode.deferring):
                 return answer
-            if self.deferring:
-                # A hint; where there is no room for it, somebody asks again.
-                room = len(self._queue) < QUEUE_SIZE and self._queued_bytes + wrapped.size <= QUEUE_MAX_BYTES
-                if digest not in self._failures and room:
-                    self._ask(wrapped, digest)
-                raise KMSPending(_PENDING)
-            # Somebody waits for this one: it goes before the hints, however many there are.
-            coming = self._ask(wrapped, digest, first=True)
-        answer = coming.wait()
+            if not self._mode.deferring:
+                pending = self._ask(digest, wrapped)
+            elif not failed and len(self._pending) < MOST_ASKED_AHEAD:
+                self._ask(digest, wrapped)
+        if self._mode.deferring:
+            raise KMSPending(_PENDING)
+        answer = pending.wait()
         assert answer is not None  # only health has no answer
         return answer
 
@@ -240,70 +235,58 @@ class PluginSession:
         self.abort()
         with self._lock:
             client, self._client = self._client, None
-            workers = tuple(self._workers)
+            threads = tuple(self._threads)
         if client is not None:
             client.close()
         until = time.monotonic() + _JOIN_SECONDS
-        for worker in workers:
-            worker.join(max(0.0, until - time.monotonic()))
+        for thread in threads:
+            thread.join(max(0.0, until - time.monotonic()))
         with self._lock:
             self._answers.clear()
-            self._failures.clear()
 
     def report(self) -> PluginReport:
         """Return what has become of the plugin so far."""
         with self._lock:
-            opened, state = tuple(sorted(self.opened.items())), self._health.state
             return msgspec.structs.replace(
                 self._about,
-                state=state,
+                state=self._health.state,
                 message=self._health.message,
-                opened=opened,
+                opened=tuple(sorted(self.opened.items())),
                 write_key_id=self.write_key_id,
             )
 
     # The caller of these holds the lock.
 
     def _is_probe_due(self) -> bool:
-        return self._probe_due or self._breaker.open_until is not None
+        return self._health_unknown or self._outage.pause_until is not None
 
     def _known(self, digest: bytes) -> Answer | None:
-        answer = self._answers.get(digest)
-        if answer is not None:
-            self._answers.move_to_end(digest)
-            return answer
-        if self._ended is not None:
-            return self._ended
-        if not self.deferring and digest in self._failures:
-            failed_at, failure = self._failures[digest]
-            if self._clock.now() - failed_at < FAILURE_KEPT_SECONDS:
-                return failure
-            del self._failures[digest]
-        return None
+        known = self._answers.get(digest)
+        if known is not None:
+            came, answer = known
+            lasting = isinstance(answer, KeyMaterial) or answer.refused
+            if lasting or (self._ended is None and self._clock.now() - came < FAILURE_KEPT_SECONDS):
+                self._answers.move_to_end(digest)
+                return answer
+            del self._answers[digest]
+        return self._ended
 
-    def _ask(self, wrapped: WrappedKey | None, digest: bytes, *, first: bool = False) -> Coming[Answer]:
+    def _ask(self, digest: bytes, wrapped: WrappedKey | None) -> PendingAnswer:
         """Have a wrapped key asked for, or the plugin's health when there is none."""
-        coming = self._asked.get(digest)
-        if coming is None:
-            if len(self._queue) >= self._idle and len(self._workers) < WORKERS:
-                self._start_worker()
-            coming = self._asked[digest] = Coming()
-            (self._queue.appendleft if first else self._queue.append)(wrapped)
-            self._queued_bytes += wrapped.size if wrapped is not None else 0
-            self._asked_for.notify()
-        return coming
-
-    def _start_worker(self) -> None:
-        """Add a thread; where the machine has none left, those that are there do the work."""
-        worker = threading.Thread(target=self._work, name=f"kms-{self._about.name}", daemon=True)
-        try:
-            with interruptions_held():
-                worker.start()
-        except RuntimeError:
-            if not self._workers:
-                raise
-        else:
-            self._workers.append(worker)
+        pending = self._pending.get(digest)
+        if pending is None:
+            pending = self._pending[digest] = PendingAnswer()
+            self._threads = [thread for thread in self._threads if thread.is_alive()]
+            name = f"kms-{self._about.name}"
+            thread = threading.Thread(target=self._fetch, args=(digest, wrapped), name=name, daemon=True)
+            try:
+                with interruptions_held():
+                    thread.start()
+            except RuntimeError as exc:
+                self._pending.pop(digest).bring(Failure("UNAVAILABLE", f"the plugin was not asked: {exc}"))
+            else:
+                self._threads.append(thread)
+        return pending
 
     def _end(self, state: PluginState, message: str) -> None:
         if self._ended is not None:
@@ -311,69 +294,60 @@ class PluginSession:
         status = "PERMISSION_DENIED" if state is PluginState.DENIED else "UNAVAILABLE"
         self._ended = Failure(status, message)
         # A plugin that has answered everything so far keeps its good name.
-        if self._asked:
+        if self._pending:
             self._health = Health(state, bounded(message))
-        for coming in self._asked.values():
-            coming.bring(self._ended)
-        self._asked.clear()
-        self._queue.clear()
+        for pending in self._pending.values():
+            pending.bring(self._ended)
+        self._pending.clear()
         self._over.set()
-        self._asked_for.notify_all()
 
-    def _examined(self, health: Health, started: float) -> None:
+    def _take_health(self, health: Health, started: float) -> None:
         self._health = health
         self.healthy = health.state is PluginState.OK
         if health.state in {PluginState.OK, PluginState.UNHEALTHY}:
             self.write_key_id = health.write_key_id or self.write_key_id
             self._reached = True
-            self._probe_due = False
-            if self._breaker.probe_succeeded():
-                self._failures.clear()
-            return
-        if not self._reached and (health.nobody_listens or health.state in _FINAL_AT_FIRST):
+            self._health_unknown = False
+            if self._outage.probe_succeeded():
+                self._answers = OrderedDict(
+                    (digest, (came, answer))
+                    for digest, (came, answer) in self._answers.items()
+                    if isinstance(answer, KeyMaterial) or answer.refused
+                )
+        elif not self._reached and (health.nobody_listens or health.state in _FINAL_AT_FIRST):
             self._end(health.state, health.message)
-            return
-        # A plugin that was there before may be starting again: its socket is gone for a moment, or not yet ours.
-        now = self._clock.now()
-        self._breaker.probe_failed(now, started)
-        self._end_if_spent(now, health.message)
+        else:
+            # A plugin that was there before may be starting again: its socket is gone for a moment, or not yet ours.
+            self._outage.probe_failed(started, self._clock.now())
+            self._end_if_spent(health.message)
 
     def _count(self, answer: Answer, started: float) -> None:
         if isinstance(answer, KeyMaterial) or answer.refused:
             self._about.answered += isinstance(answer, KeyMaterial)
             self._about.refused += isinstance(answer, Failure)
-            self._breaker.answered(self._clock.now())
+            self._outage.answered(self._clock.now())
             return
         self._about.failed += 1
         if self._ended is None:
-            now = self._clock.now()
-            self._breaker.failed(now, started, silent=answer.silent, at_once=answer.status in _AT_ONCE)
-            self._end_if_spent(now, answer.message)
+            at_once = answer.status in _AT_ONCE
+            self._outage.failed(started, self._clock.now(), silent=answer.silent, at_once=at_once)
+            self._end_if_spent(answer.message)
 
-    def _end_if_spent(self, now: float, message: str) -> None:
-        if self._breaker.spent(now):
+    def _end_if_spent(self, message: str) -> None:
+        if self._outage.is_spent(self._clock.now()):
             self.healthy = False
             self._end(PluginState.GAVE_UP if self._reached else PluginState.UNREACHABLE, message)
 
     # Threads of the session run these, without the lock.
 
-    def _work(self) -> None:
+    def _fetch(self, digest: bytes, wrapped: WrappedKey | None) -> None:
         try:
-            while True:
-                with self._asked_for:
-                    self._idle += 1
-                    self._asked_for.wait_for(lambda: self._queue or self._over.is_set())
-                    self._idle -= 1
-                    if not self._queue:
-                        return
-                    wrapped = self._queue.popleft()
-                    self._queued_bytes -= wrapped.size if wrapped is not None else 0
-                if wrapped is not None:
-                    self._settle(wrapped.digest, self._decrypt(wrapped))
-                    continue
-                with self._gate:
-                    self._probe_while_due()
-                self._settle(_HEALTH, None)
+            if wrapped is not None:
+                self._settle(digest, self._decrypt(wrapped))
+                return
+            with self._gate:
+                self._probe_while_due()
+            self._settle(digest, None)
         except BaseException:
             self.abort()  # something unforeseen ended this thread: nobody may wait for it for ever
             raise
@@ -382,13 +356,9 @@ class PluginSession:
         with self._lock:
             if self._ended is not None:
                 return
-            self._asked.pop(digest).bring(answer)
-            if isinstance(answer, Failure) and not answer.refused:
-                self._failures[digest] = (self._clock.now(), answer)
-                if len(self._failures) > _FAILURES_KEPT:
-                    self._failures.popitem(last=False)
-            elif answer is not None:
-                self._answers[digest] = answer
+            self._pending.pop(digest).bring(answer)
+            if answer is not None:
+                self._answers[digest] = self._clock.now(), answer
                 if len(self._answers) > CACHE_SIZE:
                     self._answers.popitem(last=False)
 
@@ -409,7 +379,7 @@ class PluginSession:
                 self._count(answer, started)
                 if isinstance(answer, KeyMaterial) or answer.refused:
                     return answer
-                if self._breaker.failing and not answer.silent:
+                if self._outage.is_lasting and not answer.silent:
                     return answer
         return self._ended or answer
 
@@ -417,7 +387,7 @@ class PluginSession:
         """Wait until one Decrypt may be sent; None when nothing more is to be asked."""
         with self._gate:
             self._probe_while_due()
-            self._sleep_until(self._rate.reserve(self._clock.now()))
+            self._wait_for_turn()
             self._probe_while_due()  # others may have failed meanwhile
             with self._lock:
                 if self._ended is not None:
@@ -428,8 +398,8 @@ class PluginSession:
     def _probe_while_due(self) -> None:
         """Ask for the plugin's health until it may be asked for keys; for the holder of the gate."""
         while not self._over.is_set() and self._is_probe_due():
-            self._sleep_until(self._breaker.open_until or 0.0)
-            self._sleep_until(self._rate.reserve(self._clock.now()))
+            self._sleep_until(self._outage.pause_until or 0.0)
+            self._wait_for_turn()
             with self._lock:
                 if self._ended is not None:
                     return
@@ -441,7 +411,13 @@ class PluginSession:
             health = client.check()
             with self._lock:
                 if self._ended is None:
-                    self._examined(health, started)
+                    self._take_health(health, started)
+
+    def _wait_for_turn(self) -> None:
+        """Wait until the next call may be sent; for the holder of the gate."""
+        turn = max(self._next_call, self._clock.now())
+        self._next_call = turn + self._interval
+        self._sleep_until(turn)
 
     def _sleep_until(self, when: float) -> None:
         while not self._over.is_set() and self._clock.now() < when:

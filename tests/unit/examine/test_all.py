@@ -69,7 +69,7 @@ class SlowPlugin:
     def start_over(self) -> None:
         raise AssertionError("one value after the other is for a run over a plan")
 
-    def aside(self) -> AbstractContextManager[None]:
+    def without_recording(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     def abort(self) -> None:

@@ -22,7 +22,7 @@ from etcdfix.encryption.errors import KMSRefused, KMSUnreachable
 from etcdfix.encryption.kms.answers import PluginReport
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
 from etcdfix.encryption.kms.plugins import KMSPlugins
-from etcdfix.encryption.kms.session import WORKERS, PluginSession
+from etcdfix.encryption.kms.session import MOST_ASKED_AHEAD, PluginSession
 from tests.support.fixtures import Captured
 from tests.support.kms_plugin import KMSPlugin, PluginProcess, Refusal, load_keks
 
@@ -66,10 +66,10 @@ def a_key(plugin: KMSPlugin, dek: bytes = DEK, key_id: str = "") -> WrappedKey:
 
 
 def ask(session: PluginSession, wrapped: WrappedKey) -> None:
-    session.deferring = True
+    session._mode.deferring = True
     with contextlib.suppress(KMSPending):
         session.unwrap(wrapped)
-    session.deferring = False
+    session._mode.deferring = False
 
 
 def report_of(plugins: KMSPlugins) -> PluginReport:
@@ -209,7 +209,7 @@ def test_closing_while_calls_are_under_way(plugin: KMSPlugin) -> None:
     with plugins:
         for number in range(100):
             ask(session, a_key(plugin, bytes([number]) * 32))
-        plugin.wait_for_concurrency(WORKERS)
+        plugin.wait_for_concurrency(MOST_ASKED_AHEAD)
     assert kms_threads() == []
     for key in (known, a_key(plugin)):
         with pytest.raises(KMSUnreachable):
@@ -261,15 +261,3 @@ def held(session: PluginSession, dek: bytes) -> bool:
         if not waiting or len(seen) > 100_000:
             break
     return False
-
-
-def test_the_last_word_is_for_all_plugins_of_a_run(plugin: KMSPlugin, open_plugins: Open) -> None:
-    plugins = open_plugins()
-    session = plugins.plugin_for(plugin.provider())
-    assert not plugins.final
-    plugins.final = True
-    assert plugins.final
-    assert session.final
-    plugins.final = False
-    assert not session.final
-    assert not plugins.over  # type: ignore[unreachable]  # for mypy the session's flag is not the plugins'

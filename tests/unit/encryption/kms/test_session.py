@@ -16,7 +16,13 @@ from etcdfix.encryption.kms import session as kms_session
 from etcdfix.encryption.kms.answers import Answer, Failure, Health, PluginReport, PluginState
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
 from etcdfix.encryption.kms.pacing import Clock
-from etcdfix.encryption.kms.session import ATTEMPTS, FAILURE_KEPT_SECONDS, PluginSession
+from etcdfix.encryption.kms.session import (
+    ATTEMPTS,
+    FAILURE_KEPT_SECONDS,
+    MOST_ASKED_AHEAD,
+    AskingMode,
+    PluginSession,
+)
 from tests.support.breaking_in import break_in
 from tests.support.fixtures import Patch
 
@@ -87,6 +93,7 @@ def start(clock: HandClock, client: Scripted) -> Iterator[Start]:
         started = PluginSession(
             lambda: client,
             PluginReport("v2", "prov", "unix:///x", max_rate=max_rate),
+            AskingMode(),
             patience_seconds=patience_seconds,
             clock=clock,
         )
@@ -103,10 +110,10 @@ def key(number: int, size: int = 4) -> WrappedKey:
 
 
 def ask(session: PluginSession, wrapped: WrappedKey) -> None:
-    session.deferring = True
+    session._mode.deferring = True
     with contextlib.suppress(KMSPending):
         session.unwrap(wrapped)
-    session.deferring = False
+    session._mode.deferring = False
 
 
 def unreachable(session: PluginSession, wrapped: WrappedKey) -> str:
@@ -168,29 +175,16 @@ def test_a_failure_is_not_final_while_deferring(start: Start, client: Scripted, 
     session = start()
     client.answer = lambda _wrapped: ERROR
     unreachable(session, key(1))
-    session.deferring = True
+    session._mode.deferring = True
     for _ in range(3):
         with pytest.raises(KMSPending):
             session.unwrap(key(1))
     assert len(client.decrypts) == ATTEMPTS
-    session.deferring = False
+    session._mode.deferring = False
     unreachable(session, key(1))
     clock.time += FAILURE_KEPT_SECONDS
     client.answer = lambda _wrapped: KeyMaterial(b"dek")
     assert session.unwrap(key(1)) == b"dek"
-
-
-def test_memory_of_failures_is_bounded(start: Start, client: Scripted, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(kms_session, "_FAILURES_KEPT", 2)
-    session = start(patience_seconds=1e6)
-    client.answer = lambda _wrapped: ERROR
-    for number in range(4):
-        unreachable(session, key(number))
-    asked = len(client.decrypts)
-    unreachable(session, key(3))
-    assert len(client.decrypts) == asked
-    unreachable(session, key(0))
-    assert len(client.decrypts) == asked + 1  # it fails all the time by now: one attempt
 
 
 def test_memory_of_answers_is_bounded_and_keeps_what_is_used(
@@ -217,74 +211,32 @@ def hold(client: Scripted) -> tuple[threading.Event, threading.Event]:
     return gate, asked
 
 
-def test_the_queue_is_bounded_and_a_waiting_key_goes_first(
-    start: Start, client: Scripted, monkeypatch: Patch
-) -> None:
-    monkeypatch.setattr(kms_session, "QUEUE_SIZE", 5)
-    monkeypatch.setattr(kms_session, "WORKERS", 1)
+def test_so_many_are_asked_ahead_and_one_that_is_waited_for_always(start: Start, client: Scripted) -> None:
     session, (gate, _) = start(), hold(client)
-    asked = threading.Event()
-    held = client.answer
-
-    def answer(wrapped: WrappedKey) -> Answer:
-        asked.set()
-        return held(wrapped)
-
-    client.answer = answer
-    ask(session, key(0))
-    assert asked.wait(30)
-    for number in (1, 2, 3, 4, 5, 6, 7, 5):
+    for number in range(2 * MOST_ASKED_AHEAD):
         ask(session, key(number))
     found: list[bytes] = []
-    waiting = threading.Thread(target=lambda: found.append(session.unwrap(key(9))))
+    waiting = threading.Thread(target=lambda: found.append(session.unwrap(key(99))))
     waiting.start()
-    while len(session._queue) < 6:
+    while key(99).ciphertext not in client.decrypts:
         waiting.join(0.01)
+    assert len(client.decrypts) == MOST_ASKED_AHEAD + 1
     gate.set()
     waiting.join(30)
-    assert found == [key(9).ciphertext]
+    assert found == [key(99).ciphertext]
     assert session.unwrap(key(5)) == key(5).ciphertext
-    assert client.decrypts == [key(number).ciphertext for number in (0, 9, 1, 2, 3, 4, 5)]
     ask(session, key(5))  # it is known
-    assert len(client.decrypts) == 7
-
-
-def test_the_queue_is_bounded_in_bytes(start: Start, client: Scripted, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(kms_session, "QUEUE_MAX_BYTES", 1000)
-    monkeypatch.setattr(kms_session, "WORKERS", 1)
-    session, (gate, asked) = start(), hold(client)
-    ask(session, key(0))
-    assert asked.wait(30)
-    for number in range(1, 5):
-        ask(session, key(number, 400))
-    assert list(session._queue) == [key(number, 400) for number in (1, 2)]
-    gate.set()
-    assert session.unwrap(key(2, 400)) == key(2, 400).ciphertext
-    assert session._queued_bytes == 0
-
-
-def test_where_no_further_thread_can_be_had_those_that_are_there_go_on(
-    start: Start, client: Scripted, monkeypatch: Patch
-) -> None:
-    session, (gate, _) = start(), hold(client)
-    ask(session, key(0))
-    _without_threads(monkeypatch)
-    for number in range(1, 9):
-        ask(session, key(number))
-    gate.set()
-    assert session.unwrap(key(8)) == key(8).ciphertext
-    assert len(session._workers) == 1
+    assert len(client.decrypts) == MOST_ASKED_AHEAD + 1
 
 
 def test_without_any_thread_nothing_is_left_behind_and_it_works_again_later(
-    start: Start, monkeypatch: Patch
+    start: Start, clock: HandClock, monkeypatch: Patch
 ) -> None:
     session = start()
     with monkeypatch.context() as without:
         _without_threads(without)
-        for _ in range(2):
-            with pytest.raises(RuntimeError, match="can't start new thread"):
-                session.unwrap(key(0))
+        for number in range(2):
+            assert "can't start new thread" in unreachable(session, key(number))
     assert session.unwrap(key(0)) == key(0).ciphertext
 
 
@@ -392,7 +344,7 @@ def test_giving_up_ends_every_wait(health: Health, answer: Answer) -> None:
     client = Scripted(clock)
     client.health = lambda: health
     client.answer = lambda _wrapped: answer
-    session = PluginSession(lambda: client, PluginReport("v2", "p", "unix:///x", max_rate=0), clock=clock)
+    session = PluginSession(lambda: client, PluginReport("v2", "p", "unix:///x"), AskingMode(), clock=clock)
     clock.session = session
     unreachable(session, key(1))
     session.close()
@@ -430,14 +382,14 @@ def test_health_while_deferring(start: Start, client: Scripted) -> None:
         return OK
 
     client.health = check
-    session.deferring = True
+    session._mode.deferring = True
     for _ in range(3):
         with pytest.raises(KMSPending):
             session.check()
     gate.set()
-    session.deferring = False
+    session._mode.deferring = False
     session.check()
-    session.deferring = True
+    session._mode.deferring = True
     session.check()
     assert client.checks == 1
 
@@ -489,6 +441,7 @@ def gone_final(start: Start, client: Scripted) -> PluginSession:
     session.add_control(key(1), session.unwrap(key(1)))
     session.opened["k"] = 5
     assert last_word(session, key(2)) == "no"
+    session._mode.final = True
     session.begin_final()
     client.decrypts.clear()
     return session
@@ -532,6 +485,7 @@ def test_without_a_control_nothing_is_asked_anew(start: Start, client: Scripted)
     session = start()
     client.answer = lambda _wrapped: Failure("INVALID_ARGUMENT", "no")
     last_word(session, key(2))
+    session._mode.final = True
     session.begin_final()
     assert last_word(session, key(2)) == "no"
     assert len(client.decrypts) == 1
@@ -543,8 +497,10 @@ def test_a_signal_leaves_nothing_that_the_session_waits_for(
 ) -> None:
     """A lock that is never given back would keep the session's threads, and whoever closes it, for ever."""
     for place in itertools.count():
-        session = PluginSession(lambda: client, PluginReport("v2", "prov", f"unix://{tmp_path}"))
-        session.deferring = deferring
+        session = PluginSession(
+            lambda: client, PluginReport("v2", "prov", f"unix://{tmp_path}"), AskingMode()
+        )
+        session._mode.deferring = deferring
 
         def use(session: PluginSession = session) -> None:
             with contextlib.suppress(KMSPending):

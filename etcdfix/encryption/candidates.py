@@ -15,7 +15,17 @@ import msgspec
 
 from etcdfix.encryption.cipher import Cipher
 from etcdfix.encryption.envelope import parse_envelope
-from etcdfix.encryption.transformer import ResourceTransformers, Transformers
+from etcdfix.encryption.kms.envelopes import (
+    DEKSourceType,
+    EncryptedObject,
+    KMSEnvelopeInvalid,
+    parse_encrypted_object,
+    split_encrypted_object,
+)
+from etcdfix.encryption.kms.transformer import DataKey, KMSv1Transformer, KMSv2Transformer
+from etcdfix.encryption.providers.aescbc import AESCBCCipher
+from etcdfix.encryption.providers.aesgcm import AESGCMCipher
+from etcdfix.encryption.transformer import KMSReader, ResourceTransformers, Transformers
 from etcdfix.model.providers import ProviderFacts
 
 _LONGEST_NAME = 1024
@@ -30,6 +40,7 @@ class Candidate(NamedTuple):
         body: What it would decrypt.
         named: It is a key of the resource's own rule, under the provider and name that the value gives.
         key_fingerprint: Of the key, "" under KMS.
+        begin: Offset of the body in the stored value; 0 where the value does not tell it.
     """
 
     cipher: Cipher
@@ -38,6 +49,7 @@ class Candidate(NamedTuple):
     rule: str
     transformer: str
     key_fingerprint: str = ""
+    begin: int = 0
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -103,7 +115,57 @@ def local_candidates(
             continue
         tried.add((material.fingerprint, body))
         cipher = transformers.cipher(provider, material)
-        yield Candidate(cipher, data[body:], is_named, rule.rule or "", key.transformer, key.key_fingerprint)
+        yield Candidate(
+            cipher, data[body:], is_named, rule.rule or "", key.transformer, key.key_fingerprint, body
+        )
+
+
+def kms_candidates(
+    reader: KMSReader, rule: str, data: bytes, start: int, *, named: bool = True
+) -> Iterator[Candidate]:
+    """Yield what a KMS value can be looked at with, given the data key from memory; v1 has two ciphers.
+
+    ``start`` is where its body begins.
+    """
+    found: list[tuple[Cipher, bytes, int]] = []
+    if isinstance(reader.opener, KMSv1Transformer):
+        known = reader.opener.recall(data[start:])
+        if known is not None:
+            dek, sealed = known
+            begin = len(data) - len(sealed)
+            found = [(AESGCMCipher(dek), sealed, begin), (AESCBCCipher(dek), sealed, begin)]
+    else:
+        encrypted, begin = parsed_v2(data, start)
+        key = reader.opener.recall(encrypted)
+        there = key.unchecked(encrypted.encrypted_data) if key is not None else None
+        if there is not None:
+            own_cipher, body = there
+            begin += (len(encrypted.encrypted_data) - len(body)) if begin else 0
+            found = [(own_cipher, body, begin)]
+    for cipher, body, begin in found:
+        yield Candidate(cipher, body, named, rule, reader.transformer, begin=begin)
+
+
+def parsed_v2(data: bytes, start: int) -> tuple[EncryptedObject, int]:
+    """Return a KMS v2 body taken apart, and where its encrypted data begins; 0 where it does not come first.
+
+    Where the body is malformed, only its data is told.
+    """
+    begin, end = split_encrypted_object(data, start)
+    try:
+        found = parse_encrypted_object(data[start:])
+    except KMSEnvelopeInvalid:
+        return EncryptedObject(encrypted_data=data[begin:end]), begin
+    return found, begin if data[begin:end] == found.encrypted_data else 0
+
+
+def recalled(opener: KMSv2Transformer, encrypted: EncryptedObject) -> DataKey | None:
+    """Return what the plugin gave for a value, whatever the value says of its use; used as the value says."""
+    for kind in (encrypted.encrypted_dek_source_type, *DEKSourceType):
+        key = opener.recall(msgspec.structs.replace(encrypted, encrypted_dek_source_type=kind))
+        if key is not None:
+            return key.used_as(seeded=encrypted.seeded)
+    return None
 
 
 def _is_text(data: bytes) -> bool:

@@ -10,10 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from cryptography.hazmat.primitives.ciphers import Cipher as BlockCipher
-from cryptography.hazmat.primitives.ciphers.algorithms import AES
-from cryptography.hazmat.primitives.ciphers.modes import ECB
-
+from etcdfix.encryption.candidates import kms_candidates, recalled
 from etcdfix.encryption.cipher import Cipher, Flip, difference, turned
 from etcdfix.encryption.kms.envelopes import (
     KMSEnvelopeInvalid,
@@ -23,17 +20,13 @@ from etcdfix.encryption.kms.envelopes import (
 )
 from etcdfix.encryption.kms.transformer import (
     MOST_WITNESSES,
-    DataKey,
     KMSv1Transformer,
     KMSv2Transformer,
 )
-from etcdfix.encryption.known_starts import Structures
-from etcdfix.encryption.providers import cipher_of
 from etcdfix.encryption.providers.aescbc import BLOCK_SIZE, AESCBCCipher, without_padding
-from etcdfix.encryption.providers.aesgcm import AESGCMCipher
-from etcdfix.encryption.transformer import ConfiguredKey, KMSReader, ResourceTransformers
-from etcdfix.encryption.undo import parsed, recalled
-from etcdfix.model.model import Attempt, RepairKind
+from etcdfix.encryption.transformer import ConfiguredKey, ResourceTransformers
+from etcdfix.model.model import Attempt, RepairKind, Undone, UndoneDamage
+from etcdfix.model.providers import ProviderType
 
 MOST_PREFIX_BITS: Final = 3
 """So many flipped bits of a prefix are put back: a name that is another one differs in more, or is known as such."""
@@ -41,7 +34,6 @@ MOST_CBC_SIZE: Final = 32 << 10
 """Without a tag each bit is tried by itself, and each try decodes an object: a larger body would take minutes. Of one
 that is larger, only the initialization vector is searched."""
 
-_CR_LF, _LF = b"\r\n", b"\n"
 # Tag and length of the data field of KMS v2: one byte and up to four.
 _DATA_HEAD = 5
 # What follows the data: key id, wrapped key, annotations, source type. Each bit is tried by itself.
@@ -144,58 +136,37 @@ def cbc_size(data: bytes, own: ResourceTransformers) -> int:
 
 
 def rewrites(
-    data: bytes, etcd_key: bytes, own: ResourceTransformers, structures: Structures
+    data: bytes, etcd_key: bytes, own: ResourceTransformers, undone: UndoneDamage | None
 ) -> Iterator[Rewrite]:
     """Yield what a value may have been, under the keys that it names in its resource's own rule.
 
     What is under AES-CBC is not searched here, since no tag tells where a bit flipped.
-    A KMS value has been read with ``own`` before.
+
+    Args:
+        data: The stored value; a KMS value has been read with ``own`` before.
+        etcd_key: Where it is stored.
+        own: What serves its resource.
+        undone: What a thorough look found.
     """
     yield from prefix_rewrites(data, own, plugins=True)
-    if _CR_LF in data:
-        yield Rewrite(data.replace(_CR_LF, _LF), RepairKind.TEXT_MODE, "every CR LF turned back into LF")
-    for key in own.keys:
-        if key.material is not None and data.startswith(key.prefix):
-            cipher = cipher_of(key.provider, key.material.expose())
-            yield from _bits(data, len(key.prefix), data[len(key.prefix) :], cipher, etcd_key, structures)
+    if undone is not None and undone.what is Undone.TEXT_MODE:
+        yield Rewrite(undone.value, RepairKind.TEXT_MODE, "every CR LF turned back into LF")
+    elif undone is not None and undone.value:
+        at = next(at for at, (one, other) in enumerate(zip(data, undone.value, strict=True)) if one != other)
+        words = f"{undone.detail} turned back (byte {at} of the value)"
+        yield Rewrite(undone.value, RepairKind.BIT, words)
     for reader in own.kms_readers:
-        if data.startswith(reader.prefix):
-            yield from _kms(data, reader, etcd_key, structures)
+        start, opener = len(reader.prefix), reader.opener
+        if not data.startswith(reader.prefix):
+            continue
+        if isinstance(opener, KMSv1Transformer):
+            yield from _other_sizes(data, start, opener)
+        else:
+            yield from _other_envelopes(data, start, opener, etcd_key)
 
 
-def _bits(
-    data: bytes, start: int, body: bytes, cipher: Cipher, etcd_key: bytes, structures: Structures
-) -> Iterator[Rewrite]:
-    """Yield a value with one bit of its body turned that explains the tag, or after which its start is a known one."""
-    for flip, seen in cipher.other_nonces(body):
-        if structures.recognise(seen) is not None:
-            yield _turned(data, start, flip)
-    for flip in cipher.flips(body, etcd_key):
-        yield _turned(data, start, flip)
-
-
-def _turned(data: bytes, start: int, flip: Flip) -> Rewrite:
-    at = start + flip.start + flip.byte
-    words = f"{flip.words} turned back (byte {at} of the value)"
-    return Rewrite(turned(data, at, flip.bit), RepairKind.BIT, words)
-
-
-def _kms(data: bytes, reader: KMSReader, etcd_key: bytes, structures: Structures) -> Iterator[Rewrite]:
-    start = len(reader.prefix)
-    if isinstance(reader.opener, KMSv1Transformer):
-        yield from _kms_v1(data, start, reader.opener, etcd_key, structures)
-    else:
-        yield from _kms_v2(data, start, reader.opener, etcd_key, structures)
-
-
-def _kms_v1(
-    data: bytes, start: int, opener: KMSv1Transformer, etcd_key: bytes, structures: Structures
-) -> Iterator[Rewrite]:
+def _other_sizes(data: bytes, start: int, opener: KMSv1Transformer) -> Iterator[Rewrite]:
     body = data[start:]
-    known = opener.recall(body)
-    if known is not None:
-        dek, sealed = known
-        yield from _bits(data, len(data) - len(sealed), sealed, AESGCMCipher(dek), etcd_key, structures)
     for size in opener.sizes:
         length = size.to_bytes(_V1_LENGTH)
         if len(body) >= _V1_LENGTH + size and body[:_V1_LENGTH] != length:
@@ -203,16 +174,11 @@ def _kms_v1(
             yield Rewrite(data[:start] + length + body[_V1_LENGTH:], RepairKind.WRAPPED_KEY, words)
 
 
-def _kms_v2(
-    data: bytes, start: int, opener: KMSv2Transformer, etcd_key: bytes, structures: Structures
-) -> Iterator[Rewrite]:
+def _other_envelopes(data: bytes, start: int, opener: KMSv2Transformer, etcd_key: bytes) -> Iterator[Rewrite]:
     begin, end = split_encrypted_object(data, start)
     if begin:
-        sealed = data[begin:end]
-        own = recalled(opener, parsed(data[start:]))
-        yield from _kms_v2_data(data, begin, sealed, own, etcd_key, structures)
         for key, tail in opener.witness_tails:
-            there = key.unchecked(sealed)
+            there = key.unchecked(data[begin:end])
             if tail and tail != data[end:] and there is not None and _opens(*there, etcd_key):
                 words = (
                     "the wrapped data key of another value of this provider put in, with what belongs to it"
@@ -228,25 +194,6 @@ def _kms_v2(
             if _opens_kms_v2(other[start:], opener, etcd_key):
                 words = f"bit {bit} of byte {at} of the value turned back, in its KMS envelope"
                 yield Rewrite(other, RepairKind.BIT, words)
-
-
-def _kms_v2_data(
-    data: bytes,
-    begin: int,
-    sealed: bytes,
-    key: DataKey | None,
-    etcd_key: bytes,
-    structures: Structures,
-) -> Iterator[Rewrite]:
-    """Yield a value with one bit of its encrypted data turned, under the key that the plugin gave for it."""
-    found = key.unchecked(sealed) if key is not None else None
-    if key is None or found is None:
-        return
-    cipher, body = found
-    yield from _bits(data, begin + len(sealed) - len(body), body, cipher, etcd_key, structures)
-    for flip, other, there in key.other_infos(sealed):
-        if structures.recognise(other.start(there)) is not None:
-            yield _turned(data, begin, flip)
 
 
 def _opens_kms_v2(body: bytes, opener: KMSv2Transformer, etcd_key: bytes) -> bool:
@@ -269,19 +216,19 @@ def cbc_rewrites(data: bytes, own: ResourceTransformers, fits: Callable[[bytes],
 
     A KMS value has been read with ``own`` before.
     """
-    for start, key in _under_cbc(data, own):
-        yield from _cbc_bits(data, start, key, fits)
+    for start, cipher in _under_cbc(data, own):
+        yield from _cbc_bits(data, start, cipher, fits)
 
 
-def _under_cbc(data: bytes, own: ResourceTransformers) -> Iterator[tuple[int, bytes]]:
+def _under_cbc(data: bytes, own: ResourceTransformers) -> Iterator[tuple[int, AESCBCCipher]]:
     for key in own.keys:
-        if key.material is not None and not key.facts.authenticated and data.startswith(key.prefix):
-            yield len(key.prefix), key.material.expose()
+        if key.provider is ProviderType.AESCBC and key.material is not None and data.startswith(key.prefix):
+            yield len(key.prefix), AESCBCCipher(key.material.expose())
     for reader in own.kms_readers:
-        if data.startswith(reader.prefix) and isinstance(reader.opener, KMSv1Transformer):
-            known = reader.opener.recall(data[len(reader.prefix) :])
-            if known is not None:
-                yield len(data) - len(known[1]), known[0]
+        if data.startswith(reader.prefix):
+            for candidate in kms_candidates(reader, "", data, len(reader.prefix)):
+                if isinstance(candidate.cipher, AESCBCCipher):
+                    yield candidate.begin, candidate.cipher
 
 
 def unsearched(data: bytes, own: ResourceTransformers) -> str:
@@ -308,21 +255,22 @@ def _larger(size: int) -> str:
     return f"larger than {size >> 10} KiB"
 
 
-def _cbc_bits(data: bytes, start: int, key: bytes, fits: Callable[[bytes], bool]) -> Iterator[Rewrite]:
+def _cbc_bits(
+    data: bytes, start: int, cipher: AESCBCCipher, fits: Callable[[bytes], bool]
+) -> Iterator[Rewrite]:
     """Try each bit: one of a block turns one bit of the next, and makes noise of its own."""
     body = data[start:]
     if len(body) % BLOCK_SIZE or len(body) < 2 * BLOCK_SIZE:
         return
     whole = len(body) <= MOST_CBC_SIZE
     alone = "" if whole else f"; no bit behind it was searched: {_larger(MOST_CBC_SIZE)}"
-    plain = AESCBCCipher(key).blocks(body)
-    decrypt = BlockCipher(AES(key), ECB()).decryptor().update  # noqa: S305 - the block cipher inside CBC
+    plain = cipher.blocks(body)
     for block in range(
         0, len(body) if whole else BLOCK_SIZE, BLOCK_SIZE
     ):  # the first one is the initialization vector
         own = body[block : block + BLOCK_SIZE]
         others = b"".join(turned(own, place // 8, place % 8) for place in range(_BLOCK_BITS))
-        noise = decrypt(others) if block else b""
+        noise = cipher.decrypt_blocks(others) if block else b""
         before = body[block - BLOCK_SIZE : block]
         for place in range(_BLOCK_BITS):
             at, bit = block + place // 8, place % 8

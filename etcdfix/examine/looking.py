@@ -14,7 +14,7 @@ from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.envelope import Envelope
 from etcdfix.encryption.kms.envelopes import KEY_ID_MAX_SIZE, stored_key_id
 from etcdfix.encryption.known_starts import first_blocks
-from etcdfix.encryption.peek import LookInto, PeekRequest, Structures, peek
+from etcdfix.encryption.peek import LookInto, Structures, peek
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine.readers import ResourceReader, ResourceReaders
 from etcdfix.examine.verdicts.examination import KeyName
@@ -115,14 +115,17 @@ class Looking:
             return None
         if plain is not None and plain.authenticated:
             return None
-        request = PeekRequest(
+        resource = reader.directory.group_resource
+        found = peek(
+            self._transformers,
+            resource,
             stored.value,
             stored.key,
-            self._layout.under_other_prefixes(stored.key),
-            thorough,
+            self.structures(reader),
+            self.look_into(reader),
+            other_keys=self._layout.under_other_prefixes(stored.key),
+            thorough=thorough,
         )
-        resource = reader.directory.group_resource
-        found = peek(self._transformers, resource, request, self.structures(reader), self.look_into(reader))
         if plain is not None and found.named and found.key_fingerprint != plain.key_fingerprint:
             # Padding fitted by chance under an earlier key of the same name, and the server looks no further.
             return msgspec.structs.replace(found, named=False)

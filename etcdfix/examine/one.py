@@ -538,7 +538,9 @@ class Examiner:
             kms_key_id_of(stored, envelope),
             reader.rule,
             tuple(name.key for name in keys if name.key.startswith("fp:")),
-            unasked(self._find_repair(reader, stored, verdict, thorough=thorough), verdict.cause).repair,
+            unasked(
+                self._find_repair(reader, stored, verdict, peek, thorough=thorough), verdict.cause
+            ).repair,
             verdict.cause is Cause.KMS_ENVELOPE_DAMAGED
             and reader.transformers is not None
             and reader.transformers.has_dropped_data_keys(stored.value),
@@ -565,14 +567,20 @@ class Examiner:
         Raises:
             KMSPending: Only while plugins defer.
         """
-        reader = self.readers.reader_for(found.stored.key)
-        return self._find_repair(reader, found.stored, found.verdict, thorough=True, unproven=True)
+        stored = found.stored
+        reader = self.readers.reader_for(stored.key)
+        seen = self.observation(found)
+        peek = seen.peek if seen is not None else None
+        if found.verdict.outcome in _UNREAD and (peek is None or not peek.searched):
+            peek = self._looking.peek(reader, stored, None, thorough=True)
+        return self._find_repair(reader, stored, found.verdict, peek, thorough=True, unproven=True)
 
     def _find_repair(
         self,
         reader: ResourceReader,
         stored: StoredValue,
         verdict: Verdict,
+        peek: Peek | None,
         *,
         thorough: bool,
         unproven: bool = False,
@@ -614,7 +622,7 @@ class Examiner:
         candidates = rewrites_of(
             stored,
             own,
-            lambda: self._looking.structures(reader),
+            peek.undone if peek is not None else None,
             thorough=thorough,
             fits=fits if unproven else None,
         )

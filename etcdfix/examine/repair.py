@@ -12,13 +12,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from etcdfix.encryption.known_starts import Structures
 from etcdfix.encryption.repairs import Rewrite, cbc_rewrites, prefix_rewrites, rewrites
 from etcdfix.encryption.transformer import ResourceTransformers, TransformFailed
 from etcdfix.examine.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.examine.verdicts.plaintext import fixed_undos
-from etcdfix.model.model import Outcome, Repair, RepairKind, RepairProof, StoredValue
+from etcdfix.model.model import Outcome, Repair, RepairKind, RepairProof, StoredValue, UndoneDamage
 from etcdfix.model.providers import ENCRYPTED_PREFIX, IDENTITY
 
 _UNDONE = {
@@ -117,7 +116,7 @@ def _reads(found: Examination) -> bool:
 def rewrites_of(
     stored: StoredValue,
     own: ResourceTransformers | None,
-    structures: Callable[[], Structures],
+    undone: UndoneDamage | None,
     *,
     thorough: bool,
     fits: Callable[[bytes], bool] | None = None,
@@ -127,7 +126,7 @@ def rewrites_of(
     Args:
         stored: As etcd has it.
         own: What serves its resource; None where no configuration is known.
-        structures: Starts that API servers write.
+        undone: What a thorough look found.
         thorough: Also search for what takes time: a flipped bit behind the prefix, a wrapped data key, and whatever a
             KMS plugin has to be asked about.
         fits: Says whether a plaintext is the object of the etcd key; None not to search under AES-CBC.
@@ -139,7 +138,7 @@ def rewrites_of(
     if own is None:
         return
     if thorough and data.startswith(ENCRYPTED_PREFIX):
-        yield from rewrites(data, stored.key, own, structures())
+        yield from rewrites(data, stored.key, own, undone)
         if fits is not None:
             yield from cbc_rewrites(data, own, fits)
     else:

@@ -304,18 +304,23 @@ class Undone(StrEnum):
     """It opens with the data key of another value of the same KMS provider."""
 
 
-class Found(NamedTuple):
+class UndoneDamage(NamedTuple):
     """What was undone, so that the value opened.
 
     Attributes:
         what: In one word.
         detail: Where, for people: ``bit 3 of byte 117 of the ciphertext``.
         belongs_to: The etcd key whose associated data fits, b"" where it is the value's own.
+        value: The stored bytes without the damage; b"" where the bytes stay, or are not known.
     """
 
     what: Undone
     detail: str
     belongs_to: bytes = b""
+    value: bytes = b""
+
+    def __repr__(self) -> str:
+        return f"UndoneDamage({self.what!r}, {self.detail!r}, {self.belongs_to!r}, {len(self.value)} bytes)"
 
 
 class RepairKind(StrEnum):
@@ -417,6 +422,7 @@ class Peek(msgspec.Struct, frozen=True):
         name_may_go_on: Printable text and another colon follow the name.
         not_asked: A KMS provider elsewhere in the configuration that did not answer whether it opens the value.
         equal_bytes: Sixteen equal bytes stand in a row in what is encrypted, as no cipher gives them.
+        searched: It was asked for what was damaged.
     """
 
     state: PeekState
@@ -432,11 +438,12 @@ class Peek(msgspec.Struct, frozen=True):
     odds_bits: int = 0
     candidates: int = 0
     look: Look | None = None
-    undone: Found | None = None
+    undone: UndoneDamage | None = None
     too_short: bool = False
     name_may_go_on: bool = False
     not_asked: str = ""
     equal_bytes: bool = False
+    searched: bool = False
 
 
 class Inconsistency(msgspec.Struct, frozen=True, gc=False):

@@ -6,7 +6,7 @@ import base64
 
 from etcdfix.encryption.config import KMSProvider, parse_configuration
 from etcdfix.encryption.kms.envelopes import KMSPlugin
-from etcdfix.encryption.peek import PeekRequest, Structures, peek
+from etcdfix.encryption.peek import Structures, peek
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.model.model import GroupResource, Look, Peek
 from etcdfix.testing.protobytes import block, object_meta, unknown
@@ -106,5 +106,4 @@ def peeked(
     resource: GroupResource = SECRETS,
 ) -> Peek:
     """Look at a value."""
-    request = PeekRequest(data, key, other_keys, thorough=thorough)
-    return peek(found, resource, request, STRUCTURES, look)
+    return peek(found, resource, data, key, STRUCTURES, look, other_keys=other_keys, thorough=thorough)

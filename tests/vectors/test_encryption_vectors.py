@@ -15,7 +15,7 @@ from etcdfix.encryption.kms.envelopes import (
     WrappedKey,
 )
 from etcdfix.encryption.kms.transformer import derive_key
-from etcdfix.encryption.peek import PeekRequest, Structures, peek
+from etcdfix.encryption.peek import Structures, peek
 from etcdfix.encryption.transformer import ResourceTransformers, Transformers, TransformFailed
 from etcdfix.model.model import FailureReason, GroupResource, Look, PeekState, Plaintext, Undone
 from tests.support import encoders
@@ -183,8 +183,9 @@ def test_a_look_without_the_tag_shows_what_was_written(name: str) -> None:
         return Look(whole=True, breaks=False, ends_early=False, ends_as_written=True, message="")
 
     # Under another etcd key nothing authenticates, where there is associated data.
-    request = PeekRequest(stored(name), b"/other", (ETCD_KEY,), thorough=True)
-    peeked = peek(found, secrets, request, Structures([("v1", "Secret")]), look)
+    structures = Structures([("v1", "Secret")])
+    others = (ETCD_KEY,)
+    peeked = peek(found, secrets, stored(name), b"/other", structures, look, other_keys=others, thorough=True)
     assert seen == [PLAINTEXT]
     assert (peeked.state, peeked.encoding, peeked.named) == (PeekState.RIGHT_KEY, "json", True)
     assert peeked.transformer == VECTORS[name]["transformer"]

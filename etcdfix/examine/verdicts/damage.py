@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, assert_never
 
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.observation import Neighbours, Observation, OwnKey
-from etcdfix.model.model import Confidence, Evidence, Found, Look, Peek, PeekState, Undone
+from etcdfix.model.model import Confidence, Evidence, Look, Peek, PeekState, Undone, UndoneDamage
 from etcdfix.model.providers import Noise, facts_of
 from etcdfix.model.storagekey import display
 from etcdfix.text.words import counted
@@ -174,7 +174,7 @@ def _shown_to_be_damaged(seen: Observation, peek: Peek) -> Ruling | None:
     return None
 
 
-def _undone(found: Found, written: str) -> Ruling:
+def _undone(found: UndoneDamage, written: str) -> Ruling:
     certain, proven = Confidence.CERTAIN, Damage.PROVEN
     detail, home = found.detail, display(found.belongs_to)
     match found.what:

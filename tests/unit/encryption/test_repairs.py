@@ -14,7 +14,7 @@ from etcdfix.encryption.repairs import (
     rewrites,
     unsearched,
 )
-from etcdfix.encryption.transformer import ResourceTransformers
+from etcdfix.encryption.transformer import ResourceTransformers, Transformers
 from etcdfix.model.model import RepairKind
 from tests.support import encoders
 from tests.support.fixtures import Patch
@@ -22,8 +22,8 @@ from tests.support.peeking import (
     ETCD_KEY,
     PLAIN,
     SECRETS,
-    STRUCTURES,
     first_version,
+    peeked,
     sealed,
     seeded,
     transformers,
@@ -53,7 +53,8 @@ def flipped(value: bytes, *bits: int) -> bytes:
 
 
 def found(value: bytes, under: ResourceTransformers) -> list[Rewrite]:
-    return list(rewrites(value, ETCD_KEY, under, STRUCTURES))
+    undone = peeked(Transformers({SECRETS: under}, frozenset()), value).undone
+    return list(rewrites(value, ETCD_KEY, under, undone))
 
 
 @pytest.mark.parametrize("provider", ["aesgcm", "secretbox"])

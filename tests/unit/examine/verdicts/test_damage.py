@@ -10,7 +10,7 @@ import pytest
 from etcdfix.examine.verdicts.causes import CATALOGUE, Cause
 from etcdfix.examine.verdicts.damage import Damage, is_right_key, peek_evidence, rule_on
 from etcdfix.examine.verdicts.observation import Covered, Neighbours, Observation, OwnKey
-from etcdfix.model.model import Confidence, Evidence, Found, Look, Peek, PeekState, Undone
+from etcdfix.model.model import Confidence, Evidence, Look, Peek, PeekState, Undone, UndoneDamage
 from etcdfix.model.storagekey import StorageCodec, display
 
 CERTAIN, LIKELY, POSSIBLE = Confidence.CERTAIN, Confidence.LIKELY, Confidence.POSSIBLE
@@ -42,7 +42,7 @@ NOT_POSSIBLE = Peek(PeekState.NOT_POSSIBLE)
 
 def undone(what: Undone, look: Look = WHOLE) -> Peek:
     elsewhere = what in {Undone.OTHER_PREFIX, Undone.OTHER_PATH}
-    found = Found(what, "", HOME) if elsewhere else Found(what, "bit 3 of byte 117")
+    found = UndoneDamage(what, "", HOME) if elsewhere else UndoneDamage(what, "bit 3 of byte 117")
     return right(undone=found, look=look)
 
 
@@ -122,7 +122,7 @@ RULINGS: dict[str, tuple[Peek, tuple[str, ...], Neighbours, Cause, Confidence, D
     "another key of the configuration": (
         right(named=False), ALL, FAR, Cause.KEY_RENAMED, CERTAIN, NONE, False),
     "another key of the configuration, and damage": (
-        right(named=False, look=BROKEN, undone=Found(Undone.TAG_BIT, "bit 1")), ALL, SAME_KEY,
+        right(named=False, look=BROKEN, undone=UndoneDamage(Undone.TAG_BIT, "bit 1")), ALL, SAME_KEY,
         Cause.KEY_RENAMED, CERTAIN, NONE, False),
     "too short for any key": (
         Peek(PeekState.NOT_POSSIBLE, too_short=True), ALL, FAR, Cause.VALUE_TRUNCATED, CERTAIN, PROVEN, False),
@@ -247,7 +247,9 @@ COUNTED = "(keys, starts and single bits of nonce and info counted)"
 
 
 def test_the_odds_and_what_was_found_are_evidence() -> None:
-    found = peek_evidence(right(look=BROKEN, undone=Found(Undone.NONCE_BIT, "bit 7 of byte 0 of the nonce")))
+    found = peek_evidence(
+        right(look=BROKEN, undone=UndoneDamage(Undone.NONCE_BIT, "bit 7 of byte 0 of the nonce"))
+    )
     assert found == (
         Evidence(
             CHECK,
@@ -258,7 +260,7 @@ def test_the_odds_and_what_was_found_are_evidence() -> None:
         Evidence("undo what may have happened", "nonce-bit", "bit 7 of byte 0 of the nonce"),
         Evidence(DECODED, "breaks", "proto: illegal wireType 7"),
     )
-    (by_tag, _) = peek_evidence(right(encoding="", undone=Found(Undone.NONCE_BIT, "bit 7")))
+    (by_tag, _) = peek_evidence(right(encoding="", undone=UndoneDamage(Undone.NONCE_BIT, "bit 7")))
     assert by_tag.detail == f"the tag fits; by chance less often than once in 2^98, 3 attempts {COUNTED}"
     (alone,) = peek_evidence(right(key_fingerprint="", transformer=V2))
     assert alone.result == "right key: kms/v2/prov of secrets"

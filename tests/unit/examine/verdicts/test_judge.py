@@ -24,7 +24,6 @@ from etcdfix.model.model import (
     DecodedObject,
     Evidence,
     FailureReason,
-    Found,
     GroupVersionKind,
     Inconsistency,
     Look,
@@ -35,6 +34,7 @@ from etcdfix.model.model import (
     ServerBehaviour,
     TransformFailure,
     Undone,
+    UndoneDamage,
 )
 from etcdfix.model.storagekey import StorageCodec
 
@@ -258,7 +258,7 @@ BRANCHES = {
         Cause.CIPHERTEXT_DAMAGED, key_proven=True
     ),
     "plugin rejects, and a neighbour's data key opens the value": broken_sealed(
-        rejected(peek=right("kms/v2/prov", undone=Found(Undone.DATA_KEY, "of a neighbour"))),
+        rejected(peek=right("kms/v2/prov", undone=UndoneDamage(Undone.DATA_KEY, "of a neighbour"))),
         Cause.KMS_ENVELOPE_DAMAGED, key_proven=True
     ),
     "plugin not asked, and another key of the configuration fits": undetermined(
@@ -685,7 +685,7 @@ def test_what_holds_a_whole_object_is_not_proven_damaged() -> None:
     [
         ({"encoding": "cbor"}, True),
         ({"encoding": "protobuf"}, False),
-        ({"encoding": "cbor", "undone": Found(Undone.CIPHERTEXT_BIT, "bit 1 of byte 7")}, False),
+        ({"encoding": "cbor", "undone": UndoneDamage(Undone.CIPHERTEXT_BIT, "bit 1 of byte 7")}, False),
     ],
 )
 def test_broken_cbor_below_a_tag_that_does_not_fit_may_be_newer_as_below_one_that_fits(
@@ -727,10 +727,10 @@ def test_the_kind_that_a_value_states_is_kept_for_the_search_of_its_likes() -> N
 
 def test_a_moved_value_says_where_it_belongs() -> None:
     home = b"/registry/secrets/shop/home"
-    moved = right(undone=Found(Undone.OTHER_PATH, "/registry/secrets/shop/home", home))
+    moved = right(undone=UndoneDamage(Undone.OTHER_PATH, "/registry/secrets/shop/home", home))
     verdict = judge(unopened("authentication-failed", peek=moved))
     assert (verdict.cause, verdict.belongs_to, verdict.damage) == (Cause.VALUE_MOVED, home, Damage.NONE)
-    other = right(undone=Found(Undone.OTHER_PREFIX, "/old/secrets/shop/web", b"/old/secrets/shop/web"))
+    other = right(undone=UndoneDamage(Undone.OTHER_PREFIX, "/old/secrets/shop/web", b"/old/secrets/shop/web"))
     assert judge(unopened("authentication-failed", peek=other)).belongs_to == b""
 
 
@@ -773,7 +773,9 @@ def test_nothing_more_is_to_be_said_of_a_plainly_readable_value() -> None:
 def test_a_whole_object_under_a_right_key_makes_no_envelope_known() -> None:
     """A newer server may accept it: that the neighbours' data key opens it is no proof that it is damaged."""
     whole = Look(whole=True, breaks=False, ends_early=False, ends_as_written=True, message="")
-    opens = right("kms/v2/prov", look=whole, undone=Found(Undone.DATA_KEY, "the data key of another value"))
+    opens = right(
+        "kms/v2/prov", look=whole, undone=UndoneDamage(Undone.DATA_KEY, "the data key of another value")
+    )
     verdict = judge(behind_plugin("kms-envelope-unknown", peek=opens))
     assert (verdict.cause, verdict.maybe_newer, verdict.key_proven) == (Cause.UNKNOWN_ENVELOPE, True, True)
 
@@ -782,8 +784,8 @@ def test_a_whole_object_under_a_right_key_makes_no_envelope_known() -> None:
     "fits",
     [
         {"opens": True},
-        {"undone": Found(Undone.SOURCE_TYPE, "a seed")},
-        {"undone": Found(Undone.DATA_KEY, "k")},
+        {"undone": UndoneDamage(Undone.SOURCE_TYPE, "a seed")},
+        {"undone": UndoneDamage(Undone.DATA_KEY, "k")},
     ],
 )
 def test_what_breaks_below_a_fitting_tag_makes_no_envelope_known(fits: dict[str, Any]) -> None:

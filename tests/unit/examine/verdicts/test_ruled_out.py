@@ -16,7 +16,6 @@ from etcdfix.model.model import (
     Confidence,
     DecodedObject,
     FailureReason,
-    Found,
     GroupVersionKind,
     Inconsistency,
     Outcome,
@@ -25,6 +24,7 @@ from etcdfix.model.model import (
     ServerBehaviour,
     TransformFailure,
     Undone,
+    UndoneDamage,
 )
 from etcdfix.model.storagekey import StorageCodec
 from tests.unit.examine.verdicts.test_damage import GCM, NOISE, NOT_POSSIBLE, V2, WHOLE, right, seen
@@ -123,7 +123,7 @@ def test_what_was_looked_for_and_not_found() -> None:
 
 
 def test_once_something_was_undone_nothing_else_was_looked_for() -> None:
-    undone = Found(Undone.TAG_BIT, "bit 1 of byte 2 of the tag")
+    undone = UndoneDamage(Undone.TAG_BIT, "bit 1 of byte 2 of the tag")
     found = of_decryption(right(undone=undone, look=WHOLE))
     assert {Cause.TEXT_MODE_DAMAGE, Cause.VALUE_TRUNCATED}.isdisjoint(found)
     assert Cause.WRONG_KEY in of_decryption(right(undone=undone, encoding=""))

@@ -26,7 +26,7 @@ from etcdfix.model.model import ClusterIdentity, Outcome, ReadableRevision, Repa
 from etcdfix.model.providers import facts_of
 from etcdfix.model.rules import Rule, refuse
 from etcdfix.model.storagekey import display
-from etcdfix.remediation.checks.cached_reads import CachedReads, Kin, RescuedCopies, cached_reads_of
+from etcdfix.remediation.checks.cached_reads import UnsavedKin
 from etcdfix.remediation.checks.release import newest_kubelet
 from etcdfix.remediation.checks.servers import foretold_of
 from etcdfix.remediation.checks.value import unfit_to_go
@@ -176,11 +176,10 @@ class Present(Facts):
         return SameStart(self.stored)
 
     @fact()
-    def kin(self) -> Kin:
-        """Others of its kind whose encryption key is lost; those that are saved are known."""
+    def kin(self) -> UnsavedKin:
+        """Others of its kind whose encryption key is lost, and that are not saved."""
         request = self.request
-        saved = RescuedCopies(request.rescued, request.record_paths.log_path)
-        return Kin(self.first, saved, self.identity)
+        return UnsavedKin(self.first, request.rescued, request.record_paths.log_path, self.identity)
 
     @fact("everything else")
     def around(self) -> Around:
@@ -281,11 +280,6 @@ class Present(Facts):
         found = self.found
         by_plugin = facts_of(found.transformer).under_kms and found.verdict.outcome in FAILED
         return look_last(self.cluster.examiner, found.stored) if by_plugin else None
-
-    @fact("cached reads")
-    def cached_reads(self) -> CachedReads:
-        """Which API servers may hold in memory what a deletion ends."""
-        return cached_reads_of(self.kin, self.request.api, self.servers, self.identity)
 
     @fact("lease")
     def lease(self) -> LeaseState | None:

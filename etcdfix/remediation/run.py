@@ -232,8 +232,8 @@ def _task(
     for need in needs:
         option, _, word = need.partition(" ")
         given = declared if option == DECLARE_KEY_LOST else word in request.accepted.words
-        # API servers say themselves what they hold, where they can be asked.
-        if not given and not (word == Rule.ENDS_CACHED_READS and request.api is not None):
+        # The live check says whether everything is saved.
+        if not given and not (word == Rule.ENDS_CACHED_READS and request.rescued is not None):
             missing.setdefault(need, task)
     return task
 

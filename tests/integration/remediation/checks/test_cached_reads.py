@@ -5,21 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
-from etcdfix.apiserver.client import Reply, Server
-from etcdfix.apiserver.memory import Memory
-from etcdfix.apiserver.objects import APIObject
 from etcdfix.cli.options import DELETION_RULES
 from etcdfix.copies.rescued import INDEX_NAME, read_index
-from etcdfix.remediation.checks import cached_reads
-from etcdfix.testing.certificates import CertificateAuthority
-from tests.support.apiserver import Answer, StandIn
 from tests.support.audit_logs import own_directory
 from tests.support.change_runs import Ran
-from tests.support.healing import DATA, NEW, LoseKey, LostKeyCluster
+from tests.support.healing import DATA, LoseKey, LostKeyCluster
 from tests.support.objects import secret
 
 pytestmark = pytest.mark.etcd
@@ -66,7 +59,6 @@ def test_while_others_are_held_and_not_saved_nothing_is_deleted(ground: LostKeyC
         f"2 other values of secrets whose encryption key is lost ({ground.prefix}/secrets/shop/three, "
         in ran.err
     )
-    assert f"{ground.p1.url} holds them" in ran.err
     assert "etcdfix rescue" in ran.err
 
 
@@ -92,55 +84,12 @@ def test_accepted_it_is_a_warning_and_on_record(ground: LostKeyCluster) -> None:
     assert "--accept ends-cached-reads" in ground.records()[0].accepted
 
 
-def test_that_no_api_server_can_be_asked_is_another_rule(ground: LostKeyCluster) -> None:
-    ran = lost(ground, ground.keys[0], api=False)
-    assert ran.code == 4
-    assert "no API server was asked whether it holds them" in ran.err
-    ran = lost(ground, ground.keys[0], *ACCEPTED, api=False)
-    assert ran.code == 0, ran.err
-
-
 def test_the_last_of_its_kind_ends_nothing(ground: LostKeyCluster) -> None:
     for key in ground.keys[1:]:
         ground.etcd.delete(key)
     ran = lost(ground, ground.keys[0])
     assert ran.code == 0, ran.err
     assert "give all of them up" not in ran.err
-
-
-def test_a_server_that_has_lost_the_kind_holds_nothing(ground: LostKeyCluster) -> None:
-    ground.p1.lose_cache("secrets")
-    ran = lost(ground, ground.keys[0])
-    assert ran.code == 0, ran.err
-    assert "holds them" not in ran.err
-
-
-def test_a_server_that_does_not_say_may_hold_them(ground: LostKeyCluster) -> None:
-    path = "/api/v1/namespaces/shop/secrets/one?resourceVersion=0"
-    ground.p1.behaviour.instead[path] = Answer(
-        429, b"Too many requests, please try again later.\n", "text/plain"
-    )
-    ran = refused_for_others(ground, ground.keys[0])
-    assert "may hold them: it is overloaded (429)" in ran.err
-
-
-def test_a_server_that_does_not_know_the_user_may_hold_them(
-    ground: LostKeyCluster, authority: CertificateAuthority
-) -> None:
-    with StandIn(authority, store=ground.p1.store, configuration=NEW, prefix=ground.prefix) as other:
-        other.behaviour.users.clear()
-        ran = refused_for_others(ground, ground.keys[0], "--server", other.url)
-        ground.p1.lose_cache("secrets")
-        assert f"{other.url} may hold them" in ran.err
-        assert refused_for_others(ground, ground.keys[0], "--server", other.url)
-
-
-def test_an_object_that_is_too_new_for_the_memory_is_no_proof(ground: LostKeyCluster) -> None:
-    status = {"kind": "Status", "apiVersion": "v1", "details": {"name": "one"}, "code": 404}
-    path = "/api/v1/namespaces/shop/secrets/one?resourceVersion=0"
-    ground.p1.behaviour.instead[path] = Answer(404, json.dumps(status).encode())
-    ran = refused_for_others(ground, ground.keys[0])
-    assert f"{ground.p1.url} holds them" in ran.err
 
 
 def test_only_some_are_named_and_those_that_can_be_read_do_not_count(ground: LostKeyCluster) -> None:
@@ -156,58 +105,12 @@ def test_only_some_are_named_and_those_that_can_be_read_do_not_count(ground: Los
     assert "shop/more-2, …)" in ran.err
 
 
-class Replies:
-    def __init__(self, **replies: Reply) -> None:
-        self.replies = replies
-
-    def ask(self, path: str, **_how: Any) -> Reply:
-        version = path.removeprefix("/apis/example.com/").partition("/")[0]
-        return self.replies.get(version) or self.replies.get(path.rpartition("/")[2], Reply(404, b""))
-
-
-def test_a_kind_in_the_version_that_the_server_serves() -> None:
-    """Of a custom resource only the server can tell the version; one that does not tell may hold the kind."""
-    thing = APIObject("example.com", "", "widgets", "shop", "w1")
-    group = b'{"kind":"APIGroup","versions":[{"version":"v1"}]}'
-    name = "w1?resourceVersion=0"
-    two = b'{"kind":"APIGroup","preferredVersion":{"version":"v2"},"versions":[{"version":"v2"},{"version":"v1"}]}'
-    widget = b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":'
-    widget += b'{"name":"w1","namespace":"shop","uid":"u","resourceVersion":"4"}}'
-    for replies, word in (
-        ({"example.com": Reply(200, two), "v1": Reply(200, widget), "v2": Reply(500, b"")}, Memory.HELD),
-        ({"example.com": Reply(200, two), "v1": Reply(404, b""), "v2": Reply(500, b"")}, Memory.READ_ERROR),
-        ({"example.com": Reply(500, b"")}, Memory.NO_ANSWER),
-        ({"example.com": Reply(200, group), name: Reply(500, b"")}, Memory.READ_ERROR),
-        ({"example.com": Reply(200, group)}, Memory.NOT_SERVED),
-    ):
-        assert cached_reads._kind_of(cast("Server", Replies(**replies)), thing).word is word
-
-
-def test_a_server_that_cannot_be_reached_is_told(ground: LostKeyCluster) -> None:
-    ground.p1.lose_cache("secrets")
-    ran = lost(ground, ground.keys[0], "--server", "https://127.0.0.1:9")
-    assert ran.code == 0, ran.err
-    assert "https://127.0.0.1:9 may hold secrets in memory" in ran.err
-
-
-def test_a_server_that_runs_and_cannot_be_asked_may_hold_them(ground: LostKeyCluster, tmp_path: Path) -> None:
-    """It answers, and nothing proves who it is: its memory ends with the deletion all the same."""
-    ground.p1.lose_cache("secrets")
-    others = CertificateAuthority(tmp_path / "others")
-    with StandIn(
-        others, store=ground.p1.store, configuration=NEW, prefix=ground.prefix, furnished=False
-    ) as other:
-        ran = refused_for_others(ground, ground.keys[0], "--server", other.url)
-    assert f"{other.url} may hold them: the TLS connection failed" in ran.err
-
-
 def test_another_cause_does_not_make_the_deletion_harmless(ground: LostKeyCluster) -> None:
     broken = ground.put("shop/broken", b"k8s:enc:aescbc:v1:key2:short")
     with ground.untouched():
         ran = ground.delete(broken)
     assert ran.code == 4
-    assert "no API server was asked whether it holds them" in ran.err
-    assert ground.delete(broken, "--accept", "no-api-server").code == 4
+    assert "--accept ends-cached-reads" in ran.err
     assert ground.delete(broken, *ACCEPTED).code == 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ from etcdfix.cli.output import (
 from etcdfix.cli.progress import progress_of
 from etcdfix.commands.changing.outcome import outcome_report, refusal_report
 from etcdfix.commands.changing.preview import deletion_preview, fix_preview, undo_preview
-from etcdfix.commands.delete import DeleteRequest, recovery_lines, run_delete
+from etcdfix.commands.delete import DeleteRequest, run_delete
 from etcdfix.commands.fix import UndoRequest, run_fix, run_undo
 from etcdfix.commands.opening import Candidates, Inputs, open_candidates, open_cluster, without_candidates
 from etcdfix.copies.bootstrap import with_what_it_keeps
@@ -257,13 +257,8 @@ def delete(*, key: str, plan: Path | None, rescued: Path | None, **options: Any)
         )
         progress = progress_of(change.cluster.source)
         outcome = run_delete(change.cluster, request, change.confirmer, preview=preview, progress=progress)
-        deleted = outcome.result is Result.DELETED
-        code = change.teller.tell(outcome, change.run, checked[0] if deleted else None)
-    if deleted and request.api is not None:
-        with suppress(OSError):  # what counts was told
-            for line in recovery_lines(request.api, checked[0], say=say):
-                say(line)
-    return code
+        deleted = checked[0] if outcome.result is Result.DELETED else None
+        return change.teller.tell(outcome, change.run, deleted)
 
 
 _FIX_RULES = (

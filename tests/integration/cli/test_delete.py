@@ -5,15 +5,9 @@ from __future__ import annotations
 import base64
 import errno
 import hashlib
-import re
-import time
-from types import SimpleNamespace
-from typing import NoReturn
 
 import pytest
 
-from etcdfix.apiserver import recovery
-from etcdfix.model.errors import EndedEarly
 from etcdfix.remediation import durable
 from etcdfix.remediation.audit.record import RecordType
 from etcdfix.remediation.audit.verify import ChainState, verify
@@ -24,7 +18,6 @@ from tests.support.kubernetes_api import (
     ACCESS_REVIEW,
     KUBE_SYSTEM,
     TOKEN,
-    Answer,
     KubernetesAPI,
     status_answer,
 )
@@ -140,58 +133,6 @@ def test_allowed(registry: Registry, api: KubernetesAPI) -> None:
     assert all((a["resource"], a["namespace"], a["name"]) == ("secrets", "shop", "broken") for a in asked)
     intent = registry.records()[0]
     assert (intent.operator.authorization, intent.operator.api_user) == ("allowed", "alice@example.org")
-
-
-SECRETS = "/api/v1/secrets"
-
-
-def test_recovery_is_looked_at(registry: Registry, api: KubernetesAPI) -> None:
-    kubeconfig = str(api.kubeconfig(registry.folder))
-    with registry.untouched():
-        assert registry.delete(registry.key("shop/broken"), "--kubeconfig", kubeconfig, "--dry-run").code == 0
-    assert api.asked("/readyz", SECRETS) == []
-    api.before["/readyz"] = [Answer(500, b"[-]informer-sync failed: reason withheld\n"), Answer(200, b"ok")]
-    ran = registry.delete(registry.key("shop/broken"), "--kubeconfig", kubeconfig)
-    assert ran.code == 0, ran.err
-    assert "waiting until the API servers have recovered, about 60 s at most; Ctrl-C ends it" in ran.err
-    *_, last = ran.err.splitlines()
-    looked = (
-        rf"etcdfix: API server {api.url}, after \d+ s: LIST works, resourceVersion=0 works, /readyz works"
-    )
-    assert re.fullmatch(looked, last)
-    cached = f"{SECRETS}?resourceVersion=0"
-    assert sorted(api.asked("/readyz", SECRETS)) == [SECRETS, cached, "/readyz", "/readyz"]
-    assert TOKEN not in ran.out + ran.err
-
-
-def test_nothing_is_waited_for_while_others_fail(registry: Registry, api: KubernetesAPI) -> None:
-    registry.put("shop/worse", BROKEN)
-    api.instead[SECRETS] = status_answer(500)
-    ran = registry.delete(
-        registry.key("shop/broken"), "--kubeconfig", str(api.kubeconfig(registry.folder)),
-        "--accept", "unproven-damage",
-    )  # fmt: skip
-    assert ran.code == 0, ran.err
-    assert "1 other value of secrets" in ran.out
-    assert "waiting" not in ran.err
-    assert "s: LIST answers 500, resourceVersion=0 works, /readyz works" in ran.err
-    assert "Not everything works yet." in ran.err
-    assert len(api.asked("/readyz")) == 1
-
-
-@pytest.mark.parametrize("ended", [KeyboardInterrupt, EndedEarly("ended by SIGTERM", 143)])
-def test_the_end_of_waiting_takes_nothing_back(
-    registry: Registry, api: KubernetesAPI, monkeypatch: Patch, ended: BaseException
-) -> None:
-    def end(_seconds: float) -> NoReturn:
-        raise ended
-
-    monkeypatch.setattr(recovery, "time", SimpleNamespace(monotonic=time.monotonic, sleep=end))
-    api.instead["/readyz"] = Answer(500, b"")
-    ran = registry.delete(registry.key("shop/broken"), "--kubeconfig", str(api.kubeconfig(registry.folder)))
-    assert ran.code == 0
-    assert "DELETED" in ran.out
-    assert ran.err.endswith("Not waited any longer. The deletion is done.\n")
 
 
 def test_nobody_answers(registry: Registry, api: KubernetesAPI) -> None:

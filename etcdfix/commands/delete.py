@@ -47,11 +47,7 @@ def run_delete(
     progress: Progress = no_progress,
     step: Step = no_step,
 ) -> ChangeOutcome:
-    """Delete one key, or find out whether it could be deleted.
-
-    Raises:
-        EtcdfixError: As of :func:`~etcdfix.remediation.change.carry_out`; nothing was changed.
-    """
+    """Delete one key, or find out whether it could be deleted; raises EtcdfixError."""
     plan = request.plan
     if plan is not None:
         again = make_plan(plan.report.path, request.plan_file).line(request.run)

@@ -46,11 +46,7 @@ def run_fix(
     progress: Progress = no_progress,
     step: Step = no_step,
 ) -> ChangeOutcome:
-    """Put a copy back, or find out whether one could be.
-
-    Raises:
-        EtcdfixError: As of :func:`~etcdfix.remediation.change.carry_out`; nothing was changed.
-    """
+    """Put a copy back, or find out whether one could be; raises EtcdfixError."""
     named = request.named
     place = named.place if named is not None else None
     if place is not Place.MEMORY:
@@ -127,11 +123,7 @@ def run_undo(
     preview: Callable[[Change], None],
     step: Step = no_step,
 ) -> ChangeOutcome:
-    """Undo a change, or find out whether it could be.
-
-    Raises:
-        EtcdfixError: As of :func:`~etcdfix.remediation.change.carry_out`; nothing was changed.
-    """
+    """Undo a change, or find out whether it could be; raises EtcdfixError."""
     backup, stored = request.backup, request.backup.content.stored
     present = Present(cluster, stored.key, request, alone=True, ours=True, step=step)
     found = cluster.examiner.apart().examine(stored)

@@ -65,12 +65,7 @@ def build_plan(
 ) -> DeletionPlan:
     """Make the plan; one that a signal or ``--timeout`` ends leaves everything out as undetermined.
 
-    The result is the same for any number of jobs.
-
-    Raises:
-        KeyboardInterrupt: It was ended before anything was examined.
-        ConfigurationError: The report is of another cluster, configuration or storage prefix.
-        SourceError: The source cannot be read.
+    The result is the same for any number of jobs. Raises KeyboardInterrupt, ConfigurationError or SourceError.
     """
     begun = now()
     request = msgspec.structs.replace(request, run=with_what_it_keeps(request.run, source))

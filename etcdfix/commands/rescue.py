@@ -73,13 +73,7 @@ def run_rescue(
 ) -> RescueResult:
     """Save what can be saved, and say what became of each object.
 
-    Raises:
-        RefusedByRule: A server reads an object that is called unreadable.
-        UnsafePlace: The directory or the audit log is not safe.
-        NotDurable: Nothing can be saved in the directory.
-        AuditError: Nothing could be recorded beforehand.
-        AuthorizationRefused: A server is of another cluster.
-        SourceUnreachable: Not one server can be asked.
+    Raises RefusedByRule, UnsafePlace, NotDurable, AuditError, AuthorizationRefused or SourceUnreachable.
     """
     with RescueStore.open(request.directory) as store:
         kept = {"the saved objects": (store.path,), "the audit log": (request.places.log_path.parent,)}

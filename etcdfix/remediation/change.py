@@ -324,12 +324,7 @@ UNDO: Final = (
 
 
 def ask(checks: Sequence[Check], present: Present, change: Change) -> list[str]:
-    """Ask all checks; return what to warn of, each once.
-
-    Raises:
-        RefusedByRule: One says no. It lists all that do, and the command that none would refuse.
-        EtcdfixError: Something could not be found out, and no rule says no before.
-    """
+    """Ask all checks; return what to warn of, each once; raises RefusedByRule or EtcdfixError."""
     refusals, warnings, unknown = _ask_all(checks, present, change)
     if not refusals:
         if unknown is not None:

@@ -58,11 +58,7 @@ def choose(change: Change, request: FixRequest, candidates: Mapping[Path, Examin
     """Return the copy that is put back.
 
     ``candidates`` examine under each candidate configuration that is named.
-
-    Raises:
-        RefusedByRule: There is no such copy, a rule refuses it, or a person has to choose.
-        OtherHistory: A log that is named is of another history.
-        SourceError: etcd could not be asked, or the log that is named.
+    Raises RefusedByRule, OtherHistory or SourceError.
     """
     present, named, standing = change.present, request.named, None
     cluster, found = present.cluster, None if present.absent else present.found
@@ -191,11 +187,7 @@ def _nothing(wanted: Wanted, named: Named, finders: Sequence[Finder], hint: str)
 def best_choice(
     change: Change, request: FixRequest, wanted: Wanted, found: Sequence[Offer], finders: Sequence[Finder]
 ) -> Offer:
-    """Return the best copy that is proven, and that no rule refuses.
-
-    Raises:
-        RefusedByRule: There is none, or a person has to choose.
-    """
+    """Return the best copy that is proven, and that no rule refuses; raises RefusedByRule."""
     key, run, accepted = display(wanted.key), request.run, change.accepted
     if wanted.found is None:
         told = f"{key} does not exist: what somebody deleted comes back only where --from names the copy"

@@ -124,8 +124,7 @@ class Cluster(msgspec.Struct, frozen=True):
     def kept(self, revision: int) -> Iterator[Source]:
         """Read what is still kept of keys: in etcd up to a revision, or in the file of kine as it stood at first.
 
-        Raises:
-            SourceError: etcd cannot be asked.
+        Raises SourceError.
         """
         if isinstance(self.source, KineSource):
             yield self.source
@@ -136,8 +135,7 @@ class Cluster(msgspec.Struct, frozen=True):
     def require_everything(self) -> None:
         """Refuse where not all could be read: what was not seen may be what speaks against a change.
 
-        Raises:
-            SourceUnreachable: Something could not be read.
+        Raises SourceUnreachable.
         """
         if self.source.problems:
             why = f"not everything in etcd could be read: {self.source.problems[0]}"
@@ -214,9 +212,7 @@ def refuse_unknown(
 def find_cluster(cluster: Cluster, backup_directories: Sequence[Path] = ()) -> ClusterIdentity:
     """Return which cluster this is, by its own etcd or by the main one that was named.
 
-    Raises:
-        RefusedByRule: The main etcd that was named does not say, or belongs to another cluster.
-        SourceError: etcd, or the main etcd, could not be asked.
+    Raises RefusedByRule or SourceError.
     """
     here = identify(cluster.source, cluster.examiner, backup_directories)
     if cluster.main is None or (here.is_known and not cluster.main_named):
@@ -252,11 +248,7 @@ def require_unencrypted(cluster: Cluster, value: StoredValue) -> None:
     """Hold every value in this etcd, and one that is changed or put, against ``--no-encryption``, where that was given.
 
     Whatever the storage prefix: under another one lies another cluster, or the same one of before. Where the user may
-    read no more than this prefix, the source says so.
-
-    Raises:
-        RefusedByRule: One of them is encrypted.
-        SourceError: etcd could not be asked, or not all of it could be read.
+    read no more than this prefix, the source says so. Raises RefusedByRule or SourceError.
     """
     if not cluster.no_encryption:
         return

@@ -154,12 +154,7 @@ class Datastore(Closing):
 
     @abstractmethod
     def read_at(self, key: bytes, revision: int) -> StoredValue | None:
-        """Read one key as it stood at a revision.
-
-        Raises:
-            RevisionCompacted: That is not kept any more.
-            SourceError: It cannot be read.
-        """
+        """Read one key as it stood at a revision; raises RevisionCompacted or SourceError."""
 
     @abstractmethod
     def _made_below(self, prefixes: Iterable[bytes]) -> Iterator[Landmark]: ...
@@ -274,12 +269,7 @@ class KineNow(Datastore):
 
 
 def call_etcd(client: EtcdClient, method: ReadMethod, request: Any) -> Any:
-    """Ask whichever member answers, and wait.
-
-    Raises:
-        RevisionCompacted: A revision that was asked for is not kept any more.
-        SourceError: Nobody could answer, or the answer is no.
-    """
+    """Ask whichever member answers, and wait; raises RevisionCompacted or SourceError."""
     try:
         return client.call(method, request)
     except CallFailed as failed:

@@ -26,11 +26,7 @@ class Fact(Generic[_T]):
         self.__doc__ = find.__doc__
 
     def __get__(self, having: Facts, _owner: object = None) -> _T:
-        """Return what was found.
-
-        Raises:
-            RefusedByRule: It cannot be had.
-        """
+        """Return what was found; raises RefusedByRule."""
         known, name = having.known, self._find.__name__
         if name not in known:
             if self._label:

@@ -37,8 +37,7 @@ _LARGEST_BACKUP: Final = 8 << 20
 def identify(source: Source, examiner: Examiner, backup_directories: Sequence[Path] = ()) -> ClusterIdentity:
     """Say which cluster a source belongs to, as far as the source itself and our own backups tell.
 
-    Raises:
-        SourceError: Namespace kube-system could not be asked for.
+    Raises SourceError.
     """
     stored = source.get(examiner.layout.path(KUBE_SYSTEM))
     if stored is None:

@@ -42,11 +42,7 @@ def save_key_files(
 
     A file that is there already with the same bytes stays, and is recorded again: it was looked up once more. The
     directory is made, with mode 0700, where what is above it is there.
-
-    Raises:
-        ConfigurationError: Another file has one of the names.
-        RemediationRefused: The directory, or the audit log that was named, is not safe; or a file cannot be written.
-        AuditError: The record could not be made durable in the audit log that was named: nothing was written.
+    Raises ConfigurationError, RemediationRefused or AuditError.
     """
     with open_directory(folder, create=folder.absolute().parent.is_dir()) as place:
         missing = [file for file in files if not _is_there(place, file)]
@@ -81,11 +77,7 @@ def record_key_files(
 ) -> tuple[list[FileRecord], str]:
     """Record that files are about to be written, each with what is in it; return the records, and why there is none.
 
-    Without an ``audit_log`` the default one is used where it can be written.
-
-    Raises:
-        RemediationRefused: The audit log that was named, or its directory, is not safe.
-        AuditError: The record could not be made durable in the audit log that was named.
+    Without an ``audit_log`` the default one is used where it can be written. Raises RemediationRefused or AuditError.
     """
     records: list[FileRecord] = []
     try:

@@ -171,11 +171,7 @@ def survey_members(
 
     Members are asked one after the other in time, however close: a key that is being written meanwhile looks
     different on them. So a difference is looked at again, from a new linearizable read on, while writes come in.
-
-    Raises:
-        SourceError: No member could be asked at all, or the answer is no.
-        ClusterMismatch: An answer comes from another cluster.
-        MemberListUnusable: The member list cannot be true.
+    Raises SourceError, ClusterMismatch or MemberListUnusable.
     """
     for _ in range(_ROUNDS - 1):
         survey = _survey_once(client, key, patience_seconds)
@@ -186,11 +182,7 @@ def survey_members(
 
 
 def read_alarms(client: EtcdClient) -> tuple[ActiveAlarm, ...]:
-    """Return the alarms that are up, in etcd's order.
-
-    Raises:
-        SourceError: Nobody could answer, or the answer is no.
-    """
+    """Return the alarms that are up, in etcd's order; raises SourceError."""
     found = call_etcd(client, ALARM, alarm_query()).alarms
     names = {member.member_id: member.name for member in _member_list(client)} if found else {}
     return tuple(
@@ -205,8 +197,7 @@ def read_alarms(client: EtcdClient) -> tuple[ActiveAlarm, ...]:
 def read_lease(client: EtcdClient, lease: int) -> LeaseState:
     """Ask what is left of a lease, which is not 0.
 
-    Raises:
-        SourceError: Nobody could answer, or the answer is no.
+    Raises SourceError.
 
     Format:
         etcd answers with a TTL of -1 for a lease that it does not know (``server/etcdserver/api/v3rpc/lease.go``).

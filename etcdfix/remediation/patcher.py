@@ -37,10 +37,7 @@ def patch_annotation(
 ) -> Reply | NoReply:
     """Have a server write an object anew.
 
-    ``resource_version`` is the mod revision of its etcd key.
-
-    Raises:
-        ValueError: Without uid, resourceVersion or path the request would say less than it must.
+    ``resource_version`` is the mod revision of its etcd key. Raises ValueError.
     """
     if not (path and uid and resource_version):
         raise ValueError("path, uid and resourceVersion must not be empty")

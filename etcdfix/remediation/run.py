@@ -131,9 +131,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 def workload_of(plan: DeletionPlan, finished: Container[bytes], request: RunRequest, again: str) -> Workload:
     """Return what is to be done, and was not finished by an earlier run.
 
-    Raises:
-        ConfigurationError: A decision is none, or not one that its entry allows.
-        RefusedByRule: Something has to be accepted first, or a flag speaks of no object of the plan.
+    Raises ConfigurationError or RefusedByRule.
     """
     leave_out = set(request.leave_out)
     tasks: list[Task] = []
@@ -251,9 +249,7 @@ def finished_before(
 ) -> set[bytes]:
     """Return the keys with which earlier runs over this plan are done, by the audit log; settle what is open of them.
 
-    Raises:
-        RefusedByRule: What became of one cannot be told.
-        AuditError: The log cannot be read, or not be written.
+    Raises RefusedByRule or AuditError.
     """
     planned = {plan_key(entry): entry.mod_revision for entry in plan.entries}
     path, accepted = request.record_paths.log_path, request.accepted.only(Rule.UNKNOWN_CLUSTER)

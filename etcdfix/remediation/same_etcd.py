@@ -88,11 +88,7 @@ class Held(NamedTuple):
 
 
 def hold_against(now: Datastore, recorded: Recorded, identity: ClusterIdentity, reading: KeyReading) -> Held:
-    """Hold a record against the id and the revisions of an etcd.
-
-    Raises:
-        SourceError: etcd could not be asked.
-    """
+    """Hold a record against the id and the revisions of an etcd; raises SourceError."""
     then, here = recorded.identity, f"{reading.cluster_id:x}"
     if then.has_other_id(identity):
         other = other_id(then.cluster_id, identity.cluster_id)

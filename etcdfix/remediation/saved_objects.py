@@ -67,10 +67,7 @@ class RescueStore(Closing):
     def open(cls, path: Path, *, step: Step = no_step) -> RescueStore:
         """Open a directory for saving, made where there is none, and read its index; one without gets an empty one.
 
-        Raises:
-            UnsafePlace: The directory or its index is not ours alone, or a link.
-            NotDurable: It cannot be opened, or somebody else is saving into it.
-            ConfigurationError: Its index is none.
+        Raises UnsafePlace, NotDurable or ConfigurationError.
         """
         with ExitStack() as on_failure:
             directory = on_failure.enter_context(open_directory(path, create=True, step=step))
@@ -115,10 +112,7 @@ class RescueStore(Closing):
     ) -> SavedObject:
         """Keep an object, unless these very bytes are kept already; return its line.
 
-        ``mod_revision`` is that of the etcd key, 0 where nothing says it.
-
-        Raises:
-            NotDurable: It cannot be kept; nothing that was kept before is lost.
+        ``mod_revision`` is that of the etcd key, 0 where nothing says it. Raises NotDurable.
         """
         sha256 = digest_of(raw)
         saved = SavedObject(
@@ -220,20 +214,14 @@ class RescueRecord:
     def announce(self, detail: str) -> frozenset[str]:
         """Return the digests on record, once it is recorded that contents are about to be asked for.
 
-        Raises:
-            UnsafePlace: The log, or its directory, is not safe.
-            AuditError: The record could not be made durable.
+        Raises UnsafePlace or AuditError.
         """
         self._append(RecordType.REVEAL, f"{detail}, to be saved in {self._directory}")
         self.warnings += lasting_warnings(self.log.parent, named=self._places.audit_log is not None)
         return saved_digests(self.log, self._cluster_uid)
 
     def saved(self, objects: Sequence[SavedObject]) -> None:
-        """Record the digests of objects that are saved.
-
-        Raises:
-            AuditError: They could not be put on record; see :meth:`announce`.
-        """
+        """Record the digests of objects that are saved; raises AuditError."""
         for start in range(0, len(objects), BATCH):
             batch = objects[start : start + BATCH]
             detail = f"{counted(len(batch), 'object')} saved in {self._directory}"

@@ -77,12 +77,7 @@ class Surroundings(Protocol):
         *,
         see: See,
     ) -> Around:
-        """Look at everything else, not older than a reading of the value.
-
-        Raises:
-            RefusedByRule: Something enveloped is there, and ``--no-encryption`` was given.
-            SourceError: Not all of it could be read.
-        """
+        """Look at everything else, not older than a reading of the value; raises RefusedByRule or SourceError."""
         ...
 
 
@@ -119,10 +114,7 @@ def look_at_all(
 ) -> Alike:
     """Examine everything below the storage prefix, the target last and with a search for what damaged it.
 
-    ``see`` is shown everything in the same pass.
-
-    Raises:
-        SourceError: The source was lost.
+    ``see`` is shown everything in the same pass. Raises SourceError.
     """
     names = target.encryption_keys
     counter = KeyCounter(target.stored, only=names)

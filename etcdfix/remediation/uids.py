@@ -39,8 +39,7 @@ class SaidUid(NamedTuple):
 def life_at(present: Present, kept: Source) -> Life:
     """Return what is known of the object at a key, or of the last one there: by etcd's own history, then by backups.
 
-    Raises:
-        SourceError: The history cannot be read.
+    Raises SourceError.
     """
     life = life_of(kept, present.cluster.examiner, present.key, present.reading.stored)
     if life.uid_from:
@@ -52,8 +51,7 @@ def life_at(present: Present, kept: Source) -> Life:
 def said_uids(present: Present) -> Iterator[SaidUid]:
     """Yield all that says the uid of a key's present object: what etcd keeps, then backups, the newest first.
 
-    Raises:
-        SourceError: What etcd keeps of the key could not be read.
+    Raises SourceError.
     """
     stored, cluster = present.stored, present.cluster
     with cluster.kept(present.reading.revision) as source:

@@ -178,8 +178,7 @@ def send_transaction(
 def probe_connection(client: EtcdClient) -> None:
     """Make the connection that would carry a transaction, and end it again; nothing is sent.
 
-    Raises:
-        TransactionNotSent: It cannot be made to any endpoint.
+    Raises TransactionNotSent.
     """
     failures: list[Failure] = []
     for endpoint in client.endpoints():

@@ -83,11 +83,7 @@ def load_plan(path: Path) -> DeletionPlan:
     """Read a plan that was written with ``-o json``.
 
     It is read from a copy that nobody else has. All of it is looked at here; its rows are decoded from the copy again
-    each time they are asked for: there may be a million.
-
-    Raises:
-        ConfigurationError: It cannot be read, it is somebody else's, others may write to it, it is no plan of
-            this version, or it was edited.
+    each time they are asked for: there may be a million. Raises ConfigurationError.
     """
     where = f"plan {path}"
     check = partial(_check_owner, where)

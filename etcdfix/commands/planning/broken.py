@@ -69,11 +69,7 @@ class Gathered:
         self._kept.close()
 
     def take(self, found: Examination) -> None:
-        """Take one examined value.
-
-        Raises:
-            SourceError: There is no room for what is kept of it.
-        """
+        """Take one examined value; raises SourceError."""
         similarity = self._similar.add(found)
         if found.verdict.outcome in _BROKEN and self.is_only_in_memory(found):
             self.only_in_memory[found.directory.group_resource] += 1

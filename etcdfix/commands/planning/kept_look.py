@@ -99,9 +99,7 @@ class KeptLook:
     def catch_up(self, revision: int) -> None:
         """Take in everything that was written up to a revision, which was read just now.
 
-        Raises:
-            RefusedByRule: etcd stands at an earlier revision than before: it is another one.
-            SourceError: Not everything could be read, or so much is written that no look holds.
+        Raises RefusedByRule or SourceError.
         """
         before = max(self._changed_at, self._source.describe().revision)
         if revision < before:
@@ -125,11 +123,7 @@ class KeptLook:
         self._source.move_to(max(revision, self._source.describe().revision))
 
     def note_change(self, revision: int) -> None:
-        """Take note of the revision at which the run changed something.
-
-        Raises:
-            RefusedByRule: It is not later than that of the change before: it was made in another etcd.
-        """
+        """Take note of the revision at which the run changed something; raises RefusedByRule."""
         if revision <= self._changed_at:
             raise _put_back(revision, self._changed_at)
         self._changed_at = revision

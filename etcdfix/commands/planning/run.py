@@ -147,14 +147,10 @@ def run_plan(
 ) -> bool:
     """Work through a plan, or find out whether it could be; ``run`` says how far that came.
 
+    Raises ConfigurationError, RemediationRefused, AuditError or SourceError.
+
     Returns:
         Whether everything went as it should; False where the run stopped at an outcome that it has told.
-
-    Raises:
-        ConfigurationError: A decision is none.
-        RemediationRefused: A rule says no; nothing was changed but what was told before.
-        AuditError: A record cannot be made durable; likewise.
-        SourceError: etcd could not be asked; likewise.
     """
     step("check: plan")
     run.request, run.digest = request, decided_digest(plan)

@@ -28,11 +28,7 @@ _RISKS: Final = [risk.value for risk in Risk]
 
 
 def in_order(drafts: Iterable[PlanEntry]) -> Sequence[PlanEntry]:
-    """Return entries in their order, each with its turn.
-
-    Raises:
-        SourceError: They are many, and there is no room for them.
-    """
+    """Return entries in their order, each with its turn; raises SourceError."""
     rows = SortedRows(PlanEntry)
     for entry in drafts:
         rows.add(_turn(entry), entry)

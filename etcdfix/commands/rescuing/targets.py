@@ -41,11 +41,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def targets_of_keys(keys: Iterable[bytes], layout: StorageLayout) -> list[Target]:
-    """Return the objects of etcd keys; of their values nothing is known.
-
-    Raises:
-        ConfigurationError: A key holds no object of the API.
-    """
+    """Return the objects of etcd keys; of their values nothing is known; raises ConfigurationError."""
     found = []
     for key in sorted({*keys}):
         # Nothing is known of its value, so it is looked at by itself.
@@ -60,12 +56,7 @@ def targets_of_keys(keys: Iterable[bytes], layout: StorageLayout) -> list[Target
 
 
 def targets_in(source: Source, examiner: Examiner, scope: ScopeRequest) -> list[Target]:
-    """Return the objects of a scope whose values do not read.
-
-    Raises:
-        ConfigurationError: There is none, or the scope names something that does not exist.
-        SourceError: The source cannot be read.
-    """
+    """Return the objects of a scope whose values do not read; raises ConfigurationError or SourceError."""
     targets = []
     for stored in values_in(source, resolved(scope, examiner, source).ranges, []):
         found = examiner.examine(stored)
@@ -77,11 +68,7 @@ def targets_in(source: Source, examiner: Examiner, scope: ScopeRequest) -> list[
 
 
 def targets_of_report(report: SavedReport) -> list[Target]:
-    """Return the unreadable objects of a report.
-
-    Raises:
-        ConfigurationError: It names none.
-    """
+    """Return the unreadable objects of a report; raises ConfigurationError."""
     layout = StorageLayout(report.scope.etcd_prefix)
     return _some(
         _target(layout, key, value.mod_revision, (value.outcome, value.transformer, value.rule or ""))

@@ -36,10 +36,7 @@ class UnsavedKin:
     """Other values of a kind whose encryption key is lost too, and that nobody saved.
 
     The pass over everything fills it. ``rescued`` is the directory of saved objects, None for no directory.
-
-    Raises:
-        ConfigurationError: The directory has no index, or a broken one.
-        AuditLogUnreadable: The log cannot be read.
+    Raises ConfigurationError or AuditLogUnreadable.
     """
 
     def __init__(

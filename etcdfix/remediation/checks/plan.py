@@ -83,11 +83,7 @@ def _shown(outcome: str, cause: str, transformer: str, kms_key_id_sha256: str) -
 def expectation_of(
     plan: DeletionPlan, key: bytes, cluster: Cluster, accepted: Acceptances, *, again: str, now: datetime
 ) -> Expectation:
-    """Return what a plan expects of a key, where the plan fits at all.
-
-    Raises:
-        RefusedByRule: The plan is old, or of something else, or it speaks against the deletion of this key.
-    """
+    """Return what a plan expects of a key, where the plan fits at all; raises RefusedByRule."""
     check_fits(plan, cluster, accepted, again=again, now=now)
     left_out = next((left for left in plan.left_out if plan_key(left) == key), None)
     if left_out is not None:
@@ -121,11 +117,7 @@ def check_fits(
     now: datetime,
     most_age: timedelta = MOST_AGE,
 ) -> None:
-    """Refuse a plan that says nothing about this etcd as it is now.
-
-    Raises:
-        RefusedByRule: It is old, or of something else.
-    """
+    """Refuse a plan that says nothing about this etcd as it is now; raises RefusedByRule."""
     why = _misfit(plan, cluster, now, most_age)
     if why:
         raise refuse_plan(why, again)

@@ -29,8 +29,7 @@ _KUBELET: Final = re.compile(r"v1\.([0-9]{1,4})(?:[.+-].*)?")
 def newest_kubelet(source: Source, examiner: Examiner) -> int | None:
     """Return the minor release of the newest kubelet among the stored Nodes; None where no Node can be read.
 
-    Raises:
-        SourceError: The source was lost.
+    Raises SourceError.
     """
     reader = ObjectReader(examiner.decoder)
     minors = []

@@ -68,11 +68,7 @@ def _not_shown(change: Change, sealed: Sealed) -> str:
 
 
 def require_write_key(cluster: Cluster) -> None:
-    """Refuse where nobody said how API servers encrypt today.
-
-    Raises:
-        RefusedByRule: No configuration was given.
-    """
+    """Refuse where nobody said how API servers encrypt today; raises RefusedByRule."""
     if not cluster.configured:
         why = "no encryption configuration was given, so today's write key is unknown"
         hint = "--encryption-config FILE: the one that the API servers use today"
@@ -82,8 +78,7 @@ def require_write_key(cluster: Cluster) -> None:
 def seal_contents(present: Present, copy: Copy) -> tuple[Sealed, Examination]:
     """Encrypt the contents of a copy as API servers write today; return that, and what it would be at its key.
 
-    Raises:
-        RefusedByRule: It cannot be sealed here, or it would not read.
+    Raises RefusedByRule.
     """
     cluster, plaintext, from_file = present.cluster, copy.plaintext, copy.place is Place.OBJECT
     assert plaintext is not None  # it reads
@@ -133,14 +128,10 @@ def find_proof(present: Present, found: Examination) -> bytes:
     An older one proves nothing: the API servers may have had another key since. Nor does a newest one about which
     nothing is known, such as the one that is to be rewritten, or one that may be ours. Only what is surely ours is
     passed over. Backups name what we may have written without this audit log saying so.
+    Raises BackupUnreadable, AuditLogUnreadable or SourceError.
 
     Returns:
         b"" where nothing proves it.
-
-    Raises:
-        BackupUnreadable: A directory cannot be listed.
-        AuditLogUnreadable: The log cannot be read.
-        SourceError: etcd could not be asked.
     """
     cluster, paths, identity = present.cluster, present.request.record_paths, present.identity
     unlisted = unlisted_writes(paths.directories, paths.log_path, identity)

@@ -60,12 +60,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def standing_of(backup: Backup, present: Present) -> Standing:
-    """Find out what speaks for a backup.
-
-    Raises:
-        AuditLogUnreadable: The log cannot be read, or its chain is broken.
-        SourceError: What etcd keeps of the key could not be read.
-    """
+    """Find out what speaks for a backup; raises AuditLogUnreadable or SourceError."""
     log, deleted_at = present.request.record_paths.log_path, 0
     try:
         trouble = trouble_with(log)

@@ -100,10 +100,7 @@ def open_ground(
 ) -> Iterator[Ground]:
     """Come to the API servers of a cluster, and to what was saved of their memory, of this resource first of all.
 
-    Raises:
-        RefusedByRule: Nothing may be asked of them: no configuration, no server, no cluster that is known.
-        ConfigurationError: There is no index of saved objects.
-        SourceError: etcd, or not one API server, could be asked.
+    Raises RefusedByRule, ConfigurationError or SourceError.
     """
     step("check: configuration")
     require_write_key(cluster)
@@ -163,15 +160,12 @@ def check_current(source: KineSource, all_servers: AllServers, unchecked: Sequen
 
     The file is read before the servers are asked and after. What a server finds then lies between the two: below it
     would read another datastore, and above it the file would be a copy that nobody writes any more.
+    Raises RefusedByRule or SourceError.
 
     Args:
         source: The file as it stood once.
         all_servers: The API servers.
         unchecked: Addresses of servers that need not have an answer, where another one has.
-
-    Raises:
-        RefusedByRule: A server stands elsewhere, or does not say where.
-        SourceError: The file cannot be read.
     """
     before = _revision(source)
     answers = revision_by_each(all_servers)

@@ -53,6 +53,7 @@ def patch_from_memory(
     """Have an API server write one object anew, or find out whether it could.
 
     Each object has its own checks, backup, record and request; its kind is checked once.
+    Raises RemediationRefused, AuditError or SourceError.
 
     Args:
         ground: Of :func:`~etcdfix.remediation.memory.ground.open_ground`.
@@ -60,11 +61,6 @@ def patch_from_memory(
         key: Complete etcd key.
         confirmer: The person, or the script that stands for one.
         preview: Shows what will be written.
-
-    Raises:
-        RemediationRefused: A rule says no; nothing was changed.
-        AuditError: The record cannot be made durable; likewise.
-        SourceError: etcd could not be asked; likewise.
     """
     present = Present(ground.cluster, key, request, alone=True, step=ground.step)
     held, at = Held(ground, present), now_text()
@@ -364,9 +360,7 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> tuple[tuple[st
 
     What every write changes does not count, nor what servers before 1.20 only add to an answer; a change of an
     annotation counts as a new generation with some kinds. Nothing below a field is named: it may be a secret.
-
-    Raises:
-        RecursionError: Strangers decide how deeply objects are nested.
+    Raises RecursionError.
     """
     old, new = _comparable(before), _comparable(after)
     changed = [safe_text(name) for name in sorted({*old, *new} - {"metadata"}) if _differ(old, new, name)]

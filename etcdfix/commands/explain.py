@@ -22,7 +22,7 @@ from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.copies.elsewhere import home_of
 from etcdfix.copies.finder import LookedInto
 from etcdfix.copies.log import Log
-from etcdfix.copies.model import THE_VALUE, Copy, Home, Life, Wanted, Way
+from etcdfix.copies.model import THE_VALUE, Copy, Home, Life, Place, Wanted, Way
 from etcdfix.copies.revisions import life_of
 from etcdfix.copies.search import Places, copies_of, looked_into, open_finders, problems_of
 from etcdfix.examine.all import Progress, no_progress
@@ -36,6 +36,7 @@ from etcdfix.model.model import Outcome
 from etcdfix.model.rules import Rule, refuse
 from etcdfix.model.storagekey import display
 from etcdfix.remediation.backup.folder import with_records
+from etcdfix.remediation.checks.sealing import find_proof
 from etcdfix.remediation.identify import identify
 from etcdfix.remediation.offers import Offer, offers, shown_of, ways_of
 from etcdfix.remediation.places import RecordPaths
@@ -133,7 +134,7 @@ class _Look:
         self.copies: list[Copy] = []
         self._places: list[LookedInto] = []
         self.history: History | None = None
-        self._life, self._no_repair = Life(), ""
+        self._life, self._no_repair, self._write_key_shown = Life(), "", True
         self.problems: list[str] = []
         self.ended: EndedEarly | None = None
 
@@ -217,6 +218,10 @@ class _Look:
                 source, examiner, places, uid=self._uid, identity=identity, candidates=candidates
             ) as finders:
                 self.copies = copies_of(self._wanted, finders)
+                if any(copy.way is Way.SEAL and copy.place is not Place.OBJECT for copy in self.copies):
+                    directory, _ = examiner.layout.locate(request.key)
+                    proof = find_proof(source, examiner.apart(), directory, request.records, identity)
+                    self._write_key_shown = bool(proof)
                 self._no_repair = next((one.why_not for one in finders if isinstance(one, Bit)), "")
                 self.history = history_of(
                     source,
@@ -273,7 +278,7 @@ class _Look:
         request, saved = self._request, self._request.places.rescued
         found = offers(
             self.copies, self._wanted, request.run, breaking=self._breaking(),
-            rescued=str(saved[0]) if saved else "DIR",
+            rescued=str(saved[0]) if saved else "DIR", write_key_shown=self._write_key_shown,
         )  # fmt: skip
         if not withheld:
             return found

@@ -233,7 +233,9 @@ class Change(Facts):
     @fact("write key")
     def proof(self) -> bytes:
         """The key of another object that API servers wrote as this one is sealed; b"" for none."""
-        return find_proof(self.present, self.examined)
+        present, cluster = self.present, self.present.cluster
+        directory, paths = self.examined.directory, present.request.record_paths
+        return find_proof(cluster.source, cluster.examiner, directory, paths, present.identity)
 
     @property
     def value(self) -> bytes | None:

@@ -95,15 +95,26 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def offers(
-    copies: Iterable[Copy], wanted: Wanted, run: RunOptions, *, breaking: bool = False, rescued: str = "DIR"
+    copies: Iterable[Copy],
+    wanted: Wanted,
+    run: RunOptions,
+    *,
+    breaking: bool = False,
+    rescued: str = "DIR",
+    write_key_shown: bool = True,
 ) -> list[Offer]:
     """Return what may be put back, in the order of the copies.
 
     ``breaking``: a change may break the cluster; what its place alone says need not be told. ``rescued`` is where
-    ``rescue`` saved to, or a word to fill in.
+    ``rescue`` saved to, or a word to fill in. ``write_key_shown``: API servers are known to hold today's write key.
     """
-    copies = _taken_from_the_file(copies, run)
-    return [_offer(copy, wanted, run, breaking=breaking, rescued=rescued) for copy in copies]
+    found = []
+    for copy in _taken_from_the_file(copies, run):
+        offer = _offer(copy, wanted, run, breaking=breaking, rescued=rescued)
+        if copy.way is Way.SEAL and copy.place is not Place.OBJECT and not write_key_shown and offer.command:
+            offer = _offer(copy, wanted, run, Rule.UNDEPLOYED_WRITE_KEY, breaking=breaking, rescued=rescued)
+        found.append(offer)
+    return found
 
 
 def at_hand(
@@ -119,15 +130,14 @@ def at_hand(
 
     ``readable`` is its newest earlier revision that reads, ``held`` what an API server held of it; else :func:`offers`.
     """
-    copies = [
-        *([put_right(found, found.repair)] if found.repair is not None else []),
-        *([kept_copy(found, readable)] if readable is not None else []),
-        *([held] if held is not None else []),
+    made = [
+        put_right(found, found.repair) if found.repair is not None else None,
+        kept_copy(found, readable) if readable is not None else None,
+        held,
     ]
-    if not copies:
-        return []
-    same = readable is not None and readable.same_object
-    uid, told_at = (readable.uid, readable.mod_revision) if readable is not None and same else ("", 0)
+    copies = [copy for copy in made if copy is not None]
+    same = readable if readable is not None and readable.same_object else None
+    uid, told_at = (same.uid, same.mod_revision) if same is not None else ("", 0)
     wanted = Wanted(
         key=found.stored.key,
         found=found,
@@ -183,12 +193,13 @@ def remedy_of(offer: Offer) -> Remedy:
 def saved_of(offer: Offer) -> Remedy:
     """Return how a copy is kept, and why it is not put back where a rule refuses that."""
     copy, refusal = offer.copy, offer.refusal
-    why = f"{refusal.message[0].upper()}{refusal.message[1:]}." if refusal is not None else ""
     action = "Keep it: it can be put right" if copy.place is Place.BIT else f"Save {copy.where}"
-    words = " ".join((f"fix --from {copy.source}", *(f"--accept {rule}" for rule in offer.needs)))
-    then = f"Then {words}." if refusal is None else ""
-    note = _note(msgspec.structs.replace(offer, needs=()) if then else offer)
-    return Remedy(action, offer.save, " ".join(filter(None, (why, note, then))), WayKind.SAVE)
+    if refusal is not None:
+        said = (_sentence(refusal.message), _note(offer))
+    else:
+        words = " ".join((f"fix --from {copy.source}", *(f"--accept {rule}" for rule in offer.needs)))
+        said = (_note(msgspec.structs.replace(offer, needs=())), f"Then {words}.")
+    return Remedy(action, offer.save, " ".join(filter(None, said)), WayKind.SAVE)
 
 
 def shown_of(offer: Offer) -> ShownCopy:
@@ -226,32 +237,50 @@ def _action(copy: Copy) -> str:
     return _ACTIONS.get(copy.place) or f"{live} {copy.where}"
 
 
+def _sentence(clause: str) -> str:
+    return f"{clause[0].upper()}{clause[1:]}." if clause else ""
+
+
 def _note(offer: Offer) -> str:
     copy = offer.copy
     later = "Later writes of it are lost." if copy.freshness is Freshness.OLDER else ""
     if copy.later_writes:
         later = f"{copy.later_writes} later {'write is' if copy.later_writes == 1 else 'writes are'} lost."
-    proof = f"{copy.proof[0].upper()}{copy.proof[1:]}." if copy.proof else ""
-    doubt = f"{copy.doubt[0].upper()}{copy.doubt[1:]}." if copy.doubt else ""
-    needs = " ".join(f"Accept {rule} if {MEANINGS[rule]}." for rule in offer.needs)
-    where = f"{copy.where[0].upper()}{copy.where[1:]}." if copy.place is Place.BIT else ""
-    lost = f"Only if {offer.declares} is gone for ever." if offer.declares else ""
-    kept = ""
-    if copy.place is Place.REVISION and offer.refusal is None:
-        kept = "" if _in_a_file(copy) else _COMPACTS
-    return " ".join(filter(None, (where, doubt, proof, later, lost, needs, kept, offer.granted)))
+    kept = copy.place is Place.REVISION and offer.refusal is None and not _in_a_file(copy)
+    return " ".join(
+        filter(
+            None,
+            (
+                _sentence(copy.where) if copy.place is Place.BIT else "",
+                _sentence(copy.doubt),
+                _sentence(copy.proof),
+                later,
+                f"Only if {offer.declares} is gone for ever." if offer.declares else "",
+                *(f"Accept {rule} if {MEANINGS[rule]}." for rule in offer.needs),
+                _COMPACTS if kept else "",
+                offer.granted,
+            ),
+        )
+    )
 
 
-def _offer(copy: Copy, wanted: Wanted, run: RunOptions, *, breaking: bool, rescued: str) -> Offer:
-    refusal = next(_refusals(copy, wanted, run), None)
+def _offer(
+    copy: Copy, wanted: Wanted, run: RunOptions, *more_needs: Rule, breaking: bool, rescued: str
+) -> Offer:
+    refusal, found = next(_refusals(copy, wanted, run), None), wanted.found
     if refusal is not None:
         return Offer(copy=copy, refusal=refusal, save=_save(copy, wanted, run))
-    needs, declares = _needs(copy, wanted, breaking=breaking), _declares(copy, wanted)
-    more: tuple[str | Part, ...] = ("--declare-key-lost", declares) if declares else ()
+    needs, declares = (*_needs(copy, wanted, breaking=breaking), *more_needs), ""
+    more: tuple[str | Part, ...] = ()
     if copy.way is Way.PATCH:
         more = ("--rescued", rescued, Part.ASKING)
-    elif copy.place is Place.OBJECT or declares or _may_be_whole(wanted):
-        more = (*more, Part.ASKING)
+    else:
+        goes = found is not None and copy.place not in THE_VALUE
+        if goes and found is not None and deletability_of(found) is Deletability.DECLARABLE:
+            declares, more = found.transformer, ("--declare-key-lost", found.transformer)
+        only_possible = found is not None and found.verdict.damage is Damage.POSSIBLE
+        if copy.place is Place.OBJECT or declares or only_possible:  # API servers have to say that they fail
+            more = (*more, Part.ASKING)
     seals = copy.way is not Way.PUT
     return Offer(
         copy=copy,
@@ -264,10 +293,7 @@ def _offer(copy: Copy, wanted: Wanted, run: RunOptions, *, breaking: bool, rescu
 
 
 def _taken_from_the_file(copies: Iterable[Copy], run: RunOptions) -> Iterable[Copy]:
-    """Name a snapshot that was read as the source of the earlier value that ``--from snapshot:FILE`` takes from it.
-
-    Of a key that is the newest value that reads.
-    """
+    """Name a snapshot that was read as the source of the newest earlier value that reads: ``--from`` takes that."""
     if not run.of_a_file or run.of_kine or run.revision:
         return copies
     copies = [*copies]
@@ -277,32 +303,22 @@ def _taken_from_the_file(copies: Iterable[Copy], run: RunOptions) -> Iterable[Co
     return [msgspec.structs.replace(copy, source=source) if copy is newest else copy for copy in copies]
 
 
-def _may_be_whole(wanted: Wanted) -> bool:
-    """Say whether the present value goes only where no API server reads it."""
-    return wanted.found is not None and wanted.found.verdict.damage is Damage.POSSIBLE
-
-
 def _in_a_file(copy: Copy) -> bool:
     return copy.source.startswith(f"{Place.SNAPSHOT}:")
 
 
 def _refusals(copy: Copy, wanted: Wanted, run: RunOptions) -> Iterator[RefusedByRule]:
     """Yield why a copy cannot be put back, whatever is accepted; the present value must itself be deletable."""
+    found = wanted.found
     if not copy.reads:
         why = copy.message or "whether it reads could not be told"
-        of_a_file = copy.place is Place.OBJECT and copy.outcome is not None
-        as_given = "give the file of this very object, as kubectl get -o json or etcdfix rescue saved it"
-        opened = copy.outcome in {
-            Outcome.DECODE_FAILURE,
-            Outcome.INCONSISTENT,
-        }  # no other configuration helps
-        other = (
-            "name another copy: etcdfix explain lists them"
-            if opened
-            else "give the --encryption-config that reads it"
-        )
-        hint = as_given if of_a_file else other
-        yield refuse(Rule.OBJECT_FILE if of_a_file else Rule.NOT_READABLE, why, hint=hint)
+        rule, hint = Rule.NOT_READABLE, "give the --encryption-config that reads it"
+        if copy.place is Place.OBJECT and copy.outcome is not None:
+            rule = Rule.OBJECT_FILE
+            hint = "give the file of this very object, as kubectl get -o json or etcdfix rescue saved it"
+        elif copy.outcome in {Outcome.DECODE_FAILURE, Outcome.INCONSISTENT}:  # no other configuration helps
+            hint = "name another copy: etcdfix explain lists them"
+        yield refuse(rule, why, hint=hint)
     if copy.same_object is Sameness.OTHER:
         yield refuse(Rule.OTHER_OBJECT, copy.proof or "it is of another object of that name")
     if not copy.source:
@@ -312,13 +328,14 @@ def _refusals(copy: Copy, wanted: Wanted, run: RunOptions) -> Iterator[RefusedBy
     if copy.place is Place.REVISION and run.of_the_past and not _in_a_file(copy):
         hint = f"--from snapshot:{run.file}" if run.of_a_file else ""
         yield refuse(Rule.GONE, "a live etcd may have compacted it by now", hint=hint)
-    if copy.place is Place.KEY and wanted.found is not None:
-        why = f"{display(wanted.key)} exists, and may be newer than the other key's value"
-        yield refuse(Rule.PRESENT, why)
-    if wanted.found is not None:
-        yield from _what_stays(copy, wanted.found)
+    if found is not None and copy.place is Place.KEY:
+        yield refuse(
+            Rule.PRESENT, f"{display(wanted.key)} exists, and may be newer than the other key's value"
+        )
+    if found is not None:
+        yield from _what_stays(copy, found)
     if copy.way is Way.PATCH:
-        yield from _not_from_memory(copy, wanted, run)
+        yield from _not_from_memory(copy, found, run)
 
 
 def _what_stays(copy: Copy, found: Examination) -> Iterator[RefusedByRule]:
@@ -349,13 +366,12 @@ _STAYS: Final = {
 }
 
 
-def _not_from_memory(copy: Copy, wanted: Wanted, run: RunOptions) -> Iterator[RefusedByRule]:
+def _not_from_memory(copy: Copy, found: Examination | None, run: RunOptions) -> Iterator[RefusedByRule]:
     """An API server writes anew only what it remembers of this very write, of an object whose key is lost."""
-    cause = wanted.found.verdict.cause if wanted.found is not None else None
     why = copy.doubt
     if run.of_the_past and not run.of_kine:
         why = "what the live etcd holds now was not looked at"
-    elif cause not in LOST_KEY:
+    elif found is None or found.verdict.cause not in LOST_KEY:
         why = "its encryption key is not what is lost: save it at once"
     elif not why and copy.freshness is not Freshness.CURRENT:
         why = "the server remembers another write than the one that stands there"
@@ -363,36 +379,25 @@ def _not_from_memory(copy: Copy, wanted: Wanted, run: RunOptions) -> Iterator[Re
         yield refuse(Rule.NOT_FROM_MEMORY, why)
 
 
-def _needs(copy: Copy, wanted: Wanted, *, breaking: bool) -> tuple[Rule, ...]:
-    found = wanted.found
+def _needs(copy: Copy, wanted: Wanted, *, breaking: bool) -> Iterator[Rule]:
+    found, cluster = wanted.found, copy.cluster
     if copy.place is Place.BIT and found is not None and copy.repair is not None:
-        return tuple(repair_risks(found, copy.repair, breaking=breaking))
+        yield from repair_risks(found, copy.repair, breaking=breaking)
     if copy.place in THE_VALUE or copy.way is Way.PATCH:
-        return ()
-    needs = list(risks_to_accept(found, breaking=breaking)) if found is not None else []
-    if found is None and copy.place is Place.OBJECT and wanted.protected:
-        needs.append(Rule.CLUSTER_BREAKING)
+        return
+    if found is not None:
+        yield from risks_to_accept(found, breaking=breaking)
+    elif copy.place is Place.OBJECT and wanted.protected:
+        yield Rule.CLUSTER_BREAKING
     if not copy.listed:
-        needs.append(Rule.UNLISTED_SOURCE)
-    if (
-        copy.place is Place.BACKUP
-        and copy.history is Sameness.UNKNOWN
-        and copy.cluster
-        and copy.cluster.is_known
-    ):
-        needs.append(Rule.OTHER_CLUSTER_ID)
+        yield Rule.UNLISTED_SOURCE
+    of_another = copy.place is Place.BACKUP and copy.history is Sameness.UNKNOWN
+    if of_another and cluster is not None and cluster.is_known:
+        yield Rule.OTHER_CLUSTER_ID
     if copy.same_object is Sameness.UNKNOWN:
-        needs.append(Rule.UNKNOWN_UID)
-    if copy.cluster is not None and not copy.cluster.is_known:
-        needs.append(Rule.UNKNOWN_CLUSTER)
-    return tuple(dict.fromkeys(needs))
-
-
-def _declares(copy: Copy, wanted: Wanted) -> str:
-    found = wanted.found
-    if found is None or copy.place in THE_VALUE or copy.way is Way.PATCH:
-        return ""
-    return found.transformer if deletability_of(found) is Deletability.DECLARABLE else ""
+        yield Rule.UNKNOWN_UID
+    if cluster is not None and not cluster.is_known:
+        yield Rule.UNKNOWN_CLUSTER
 
 
 def _save(copy: Copy, wanted: Wanted, run: RunOptions) -> Command:

@@ -355,8 +355,6 @@ def with_records(places: Places, records: RecordPaths, identity: ClusterIdentity
 class SavedBackups:
     """The backups of some directories and files; :class:`~etcdfix.copies.backups.BackupRows`.
 
-    A default directory that is not there is no place.
-
     Args:
         records: The directories, and the audit log that knows the backups.
         files: Backups that a person names.
@@ -375,7 +373,7 @@ class SavedBackups:
                 self._account = Account(read_records(records.log_path))
         named = bool(records.backup_directories)
         for directory in () if named_alone else records.directories:
-            if named or os.path.lexists(directory):
+            if os.path.lexists(directory):  # one that is not there yet has no backups
                 self._look_into(directory, named=named)
         for path in files:
             try:

@@ -11,17 +11,21 @@ from typing import TYPE_CHECKING, Final
 
 from etcdfix.copies.model import Copy, Place
 from etcdfix.encryption.encrypt import NotSealed, Sealed, SealRefusal, to_storage
+from etcdfix.examine.one import Examiner
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.golang.gojsontext import parse_exactly
 from etcdfix.model.errors import RefusedByRule
-from etcdfix.model.model import Outcome, StoredValue
+from etcdfix.model.model import ClusterIdentity, Outcome, StoredValue
 from etcdfix.model.providers import IDENTITY
 from etcdfix.model.rules import Rule, refuse, unless_accepted
+from etcdfix.model.storagekey import ResourcePrefix
 from etcdfix.remediation.audit.search import own_writes
 from etcdfix.remediation.backup.file import name_of
 from etcdfix.remediation.backup.folder import unlisted_writes
 from etcdfix.remediation.cluster import Cluster, looks_enveloped, require_unencrypted
+from etcdfix.remediation.places import RecordPaths
 from etcdfix.report.masking import is_masked
+from etcdfix.sources.base import Source
 from etcdfix.text.safetext import quote_command
 
 if TYPE_CHECKING:
@@ -122,26 +126,28 @@ def seal_contents(present: Present, copy: Copy) -> tuple[Sealed, Examination]:
     return sealed, found
 
 
-def find_proof(present: Present, found: Examination) -> bytes:
+def find_proof(
+    source: Source,
+    examiner: Examiner,
+    directory: ResourcePrefix,
+    paths: RecordPaths,
+    identity: ClusterIdentity,
+) -> bytes:
     """Return the key of the newest object of a resource, if an API server has written it as it would be written now.
 
     An older one proves nothing: the API servers may have had another key since. Nor does a newest one about which
     nothing is known, such as the one that is to be rewritten, or one that may be ours. Only what is surely ours is
-    passed over. Backups name what we may have written without this audit log saying so.
+    passed over. Backups name what we may have written without this audit log saying so. b"" where nothing proves it.
     Raises BackupUnreadable, AuditLogUnreadable or SourceError.
-
-    Returns:
-        b"" where nothing proves it.
     """
-    cluster, paths, identity = present.cluster, present.request.record_paths, present.identity
     unlisted = unlisted_writes(paths.directories, paths.log_path, identity)
     ours = own_writes(paths.log_path, identity.uid)
-    prefix = cluster.examiner.layout.directory_prefix(found.directory)
-    others = (one for one in cluster.source.current(prefix) if one.mod_revision != ours.get(one.key, 0))
-    newest = max(others, key=lambda stored: stored.mod_revision, default=None)
+    stored = source.current(examiner.layout.directory_prefix(directory))
+    others = (one for one in stored if one.mod_revision != ours.get(one.key, 0))
+    newest = max(others, key=lambda one: one.mod_revision, default=None)
     if newest is None or newest.mod_revision < ours.get(newest.key, 0) or name_of(newest.key) in unlisted:
         return b""
-    other = cluster.examiner.examine(newest)
+    other = examiner.examine(newest)
     # What is not stale opens under the first key of the first provider, which is the one that writes.
     return newest.key if other.verdict.outcome is Outcome.READABLE and not other.stale else b""
 

@@ -26,7 +26,7 @@ from etcdfix.report.diff import (
     ReportDiff,
     Unlike,
 )
-from etcdfix.report.model import Header, Scope
+from etcdfix.report.model import ScanHeader, Scope
 from etcdfix.report.origin import TOOL, shown_word, timestamp
 from etcdfix.report.rows import SortedRows, turn_of
 from etcdfix.report.saved_report import ReportedFinding, ReportFile, in_order, open_report, problems_of
@@ -139,7 +139,7 @@ def _scope_words(scope: Scope) -> str:
     return f"{'everything' if whole else ' '.join(words)} below {scope.etcd_prefix}"
 
 
-def _circumstances(head: Header) -> dict[str, str]:
+def _circumstances(head: ScanHeader) -> dict[str, str]:
     return {
         _CLUSTER: head.source.kube_system_uid or "",
         "encryption configuration (sha256)": getattr(head.encryption_config, "sha256", ""),

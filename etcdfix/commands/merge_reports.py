@@ -49,10 +49,10 @@ def merge_reports(paths: Iterable[Path]) -> ReportMerge:
 def _row(report: ReportFile, name: str) -> MergedReport:
     decode = msgspec.json.Decoder(ReportedFinding).decode
     found = Counter(decode(raw).outcome for raw in report.findings)
-    head, end = report.header, report.ending()
+    head, end = report.header, report.ending
     if end is None:
         raise msgspec.DecodeError(CUT)
-    source, summary = end.source, end.summary
+    source, summary = head.source, end.summary
     reasons = [*end.incomplete_reasons, *contradictions(found, summary)]
     unexplained = not (end.complete or reasons)
     if summary.new is msgspec.UNSET:

@@ -91,13 +91,12 @@ def _write_scan(file: ReportFile, make: MakeWriter) -> ScanReport:
     decode = msgspec.json.Decoder(Finding, dec_hook=read_command).decode
     for raw in file.findings:  # nothing is written of a file that is not whole
         decode(raw)
-    head, end = file.header, file.ending()
+    head, end = file.header, file.ending
     if end is None:
         raise msgspec.DecodeError(CUT)
+    fields = {name: getattr(part, name) for part in (end, head) for name in part.__struct_fields__}
     statuses = [msgspec.json.decode(raw, type=Status) for raw in file.statuses]
-    fields = {name: getattr(end, name) for name in end.__struct_fields__}
-    fields |= {name: getattr(head, name) for name in ("tool", "generated_at", "encryption_config", "scope")}
-    report = ScanReport(baseline=head.baseline or msgspec.UNSET, findings=[], statuses=statuses, **fields)
+    report = ScanReport(**fields, findings=[], statuses=statuses)
     _checked(report)
     writer = make(run_of(report))
     writer.begin(head)

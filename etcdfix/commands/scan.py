@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
@@ -23,12 +22,12 @@ from etcdfix.model.model import Outcome
 from etcdfix.model.scope import ScopeRequest
 from etcdfix.model.storagekey import display, likely_prefixes
 from etcdfix.report.advice.whole import awaited_plugins, first_step, plugin_problems, undetermined_problem
-from etcdfix.report.model import Header, KMSPluginSummary
+from etcdfix.report.finding import CAP
+from etcdfix.report.model import KMSPluginSummary, ScanHeader, Summary
 from etcdfix.report.origin import TOOL, shown_configuration, shown_scope, shown_source, shown_word, timestamp
 from etcdfix.report.render import Writer
 from etcdfix.report.saved_report import Baseline
 from etcdfix.report.scan import ScanReport
-from etcdfix.report.tally import CAP
 from etcdfix.sources.base import Source, has_keys
 from etcdfix.text.words import counted
 
@@ -88,7 +87,7 @@ def run_scan(
 ) -> ScanResult:
     """Examine everything in scope and write what is found.
 
-    Values that wait for a KMS plugin are examined, and reported, after all others.
+    Findings are written once every value was examined: only then is it known which encryption keys are lost.
 
     Args:
         source: Where the values are.
@@ -104,24 +103,31 @@ def run_scan(
     """
     examiner = Examiner.of_cluster(source, request, plugins)
     scope, ranges = resolved(request.scope, examiner, source)
-    cluster = examiner.kube_system_uid(source)
-    again = with_what_it_keeps(request.run, source)
-    request = msgspec.structs.replace(request, scope=scope, run=again)
+    began, cluster = timestamp(), examiner.kube_system_uid(source)
+    run = with_what_it_keeps(request.run, source)
+    request = msgspec.structs.replace(request, scope=scope, run=run)
     denied: list[bytes] = []
-    header = _header(source, request, cluster)
-    writer.begin(header)
-    with contextlib.closing(FindingPipeline(source, examiner, request, writer)) as pipeline:
-        ending = examine_all(
-            examiner,
-            pages_in(source, ranges, denied),
-            pipeline.take,
-            plain=pipeline.take_plain,
-            helpers=Helpers(examiner, request, source, jobs) if jobs != 1 else None,
-            targets=searched_for(ranges),
-            progress=partial(progress, failed=lambda: pipeline.failed),
-            beyond=beside(source, examiner.layout, ranges),
-        )
-        (summary, first), ended = _uncut(pipeline.end, ending.ended)
+    pipeline = FindingPipeline(source, examiner, request)
+    ending = examine_all(
+        examiner,
+        pages_in(source, ranges, denied),
+        pipeline.take,
+        plain=pipeline.take_plain,
+        helpers=Helpers(examiner, request, source, jobs) if jobs != 1 else None,
+        targets=searched_for(ranges),
+        progress=partial(progress, failed=lambda: pipeline.failed),
+        beyond=beside(source, examiner.layout, ranges),
+    )
+    header = _header(source, request, began, cluster)
+
+    def count_and_write() -> Summary:
+        summary = pipeline.count()
+        writer.begin(header)
+        for finding in progress(pipeline.report(summary), "findings", pipeline.waiting):
+            writer.row(finding)
+        return summary
+
+    summary, ended = _uncut(count_and_write, ending.ended)
     summary.kms = _plugins_asked(plugins) if plugins is not None else []
     prefix = request.layout.prefix
     within = [key for key in denied if request.layout.holds(key)]
@@ -131,8 +137,6 @@ def run_scan(
         *ending.lost,
         *(f"lost {display(key)}: permission denied" for key in within),
     ]
-    if pipeline.out_of_order:
-        problems.append("findings are not all in the order of their keys: no room in the temporary directory")
     # What could not be read is not absent.
     unseen = ended is not None or bool(ending.problems)
     below = summary.keys > summary.not_objects or unseen or _may_hold_keys(source, request, pipeline)
@@ -146,7 +150,7 @@ def run_scan(
     suggested = [] if below else likely_prefixes(pipeline.not_object_sample)
     summary.next = first_step(
         summary,
-        first,
+        pipeline.first_way,
         request.scope.words,
         request.run,
         whole=not (unseen or problems),
@@ -164,14 +168,9 @@ def run_scan(
         *([undetermined] if undetermined else []),
     ]
     report = ScanReport(
-        tool=header.tool,
-        generated_at=header.generated_at,
-        source=shown_source(source.describe(), cluster),
-        encryption_config=header.encryption_config,
-        scope=header.scope,
-        baseline=header.baseline or msgspec.UNSET,
+        **{name: getattr(header, name) for name in header.__struct_fields__},
         findings=[],
-        statuses=pipeline.tally.statuses(),
+        statuses=pipeline.statuses(),
         summary=summary,
         complete=not reasons,
         incomplete_reasons=reasons,
@@ -246,15 +245,15 @@ def _nothing_named_exists(source: Source, request: ScanRequest) -> bool:
     )
 
 
-def _header(source: Source, request: ScanRequest, cluster: str | None) -> Header:
-    description = source.describe()
-    return Header(
+def _header(source: Source, request: ScanRequest, began: str, cluster: str | None) -> ScanHeader:
+    description, baseline = source.describe(), request.baseline
+    return ScanHeader(
         tool=TOOL,
-        generated_at=timestamp(),
+        generated_at=began,
         source=shown_source(description, cluster),
         encryption_config=shown_configuration(request.configuration),
         scope=shown_scope(
             request.scope, request.layout, request.kubernetes_minor, limited_to=description.limited_to
         ),
-        baseline=request.baseline.report if request.baseline is not None else None,
+        baseline=baseline.report if baseline is not None else msgspec.UNSET,
     )

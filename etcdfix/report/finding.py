@@ -1,16 +1,19 @@
-"""From an examination to the finding that a report shows."""
+"""From an examination to the finding that a report shows, and to the Status of its resource."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
 
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.examine.verdicts.plaintext import bounded
 from etcdfix.examine.verdicts.severity import stake_of
-from etcdfix.model.model import Outcome, ServerBehaviour, digest_of
-from etcdfix.model.storagekey import display
+from etcdfix.model.model import GroupResource, Outcome, ServerBehaviour, digest_of
+from etcdfix.model.storagekey import ResourcePrefix, StorageLayout, display
 from etcdfix.report.advice.finding import ways_out
-from etcdfix.report.model import Finding, FindingEvidence, Remedy, StatusCause, ValueKind
+from etcdfix.report.model import Finding, Remedy, Status, StatusCause, StatusDetails, ValueKind
 from etcdfix.text.safetext import key_base64
 
 
@@ -52,7 +55,7 @@ def finding_from(
         lease=shown_lease(stored.lease),
         value_size=len(stored.value),
         value_sha256=digest_of(stored.value),
-        evidence=[FindingEvidence(e.check, e.result, e.detail) for e in verdict.evidence],
+        evidence=[*verdict.evidence],
         remedies=[*(ways_out(found) if ways is None else ways)],
         baseline=baseline,
         severity=stake.severity.value if stake is not None else None,
@@ -63,7 +66,7 @@ def finding_from(
 
 
 def shown_lease(lease: int) -> str | None:
-    """Return the id of a lease as reports have it; None for none."""
+    """Return the id of a lease as reports have it; None where there is no lease."""
     return f"{lease & 0xFFFFFFFFFFFFFFFF:x}" if lease else None
 
 
@@ -89,3 +92,64 @@ def status_cause(finding: Finding) -> StatusCause | None:
         ),
         field=finding.key,
     )
+
+
+CAP: Final = 100
+"""KEP-3926: so many unreadable objects are shown; the next entry says that there are more."""
+_TRUNCATED: Final = StatusCause(reason="FieldValueTooMany", message="too many errors, the list is truncated")
+
+
+class _Listed(msgspec.Struct):
+    prefix: str
+    causes: list[StatusCause] = []
+    truncated: bool = False
+
+
+class Statuses:
+    """The Status of each resource that has objects which the API server itself calls corrupt.
+
+    Args:
+        cap: So many causes each has at most.
+        layout: Where the resources lie.
+        namespaces: The scope: a LIST of a single namespace reads a part of the resource.
+    """
+
+    def __init__(self, cap: int, layout: StorageLayout, namespaces: Sequence[str] = ()) -> None:
+        self._cap, self._layout = cap, layout
+        self._below = f"{namespaces[0]}/" if len(namespaces) == 1 else ""
+        self._listed: dict[GroupResource, _Listed] = {}
+
+    def add(self, directory: ResourcePrefix, finding: Finding) -> None:
+        """Take one finding; they come in the order of the etcd keys."""
+        if finding.apiserver != ServerBehaviour.CORRUPT:
+            return
+        listed = self._listed.get(directory.group_resource)
+        if listed is None:
+            below = self._below if directory.namespaced is not False else ""
+            prefix = display(self._layout.directory_prefix(directory)) + below
+            listed = self._listed[directory.group_resource] = _Listed(prefix)
+        if len(listed.causes) >= self._cap:
+            listed.truncated = True
+        elif cause := status_cause(finding):
+            listed.causes.append(cause)
+
+    def published(self) -> list[Status]:
+        """Return them in the order in which their resources came."""
+        return [
+            Status(
+                kind="Status",
+                api_version="v1",
+                metadata={},
+                status="Failure",
+                message=f"failed to read one or more {resource} from the storage",
+                reason="StorageReadError",
+                details=StatusDetails(
+                    name=listed.prefix,
+                    group=resource.group,
+                    kind=resource.resource,
+                    causes=[*listed.causes, *([_TRUNCATED] if listed.truncated else ())],
+                ),
+                code=500,
+            )
+            for resource, listed in self._listed.items()
+        ]

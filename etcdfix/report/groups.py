@@ -1,23 +1,21 @@
 """Findings that share cause, encryption key and way out are one group: the unit of a scan's report.
 
-They are counted while findings pass. Memory is bounded: what finds no group of its own is counted in one for the rest.
+Memory is bounded: what finds no group of its own is counted in one for the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Final
 
 import msgspec
 
 from etcdfix.examine.verdicts.causes import CATALOGUE, CURABLE_BY_CONFIGURATION, Cause
-from etcdfix.examine.verdicts.key_loss import KeyCounter
 from etcdfix.examine.verdicts.severity import Rank
-from etcdfix.model.model import Outcome
+from etcdfix.model.model import GroupResource, Outcome
 from etcdfix.model.providers import IDENTITY
 from etcdfix.model.storagekey import builtin_directories
-from etcdfix.report.key_loss import Lost
 from etcdfix.report.model import Finding, FindingGroup, Remedy
 from etcdfix.report.tally import OTHERS
 from etcdfix.text.words import fit
@@ -26,72 +24,31 @@ MOST_GROUPS: Final = 10_000
 _MOST_NAMES: Final = 100_000
 """So many names of resources and namespaces all groups keep together."""
 _MOST_SHOWN: Final = 3
-_LEAST_URGENT: Final = (9, 9, 9)
-
-GroupKey = tuple[str | None, str, str, str, str, str]
+_LEAST_URGENT: Final[Rank] = (9, 9, 9)
 
 
-class Member(msgspec.Struct, frozen=True, array_like=True):
-    """What a finding means for its group.
+class _Group(msgspec.Struct):
+    """Findings of one group, with the most urgent as its example, and the way out of that."""
 
-    Attributes:
-        rank: How bad it is, the worst lowest; None where nothing is proven wrong.
-        first: Its first way out; None for none.
-        first_of_many: The same where so many fail together that nothing may be written over.
-    """
-
-    rank: Rank | None = None
-    first: Remedy | None = None
-    first_of_many: Remedy | None = None
-
-
-class Group:
-    """Counts the findings of one group, and keeps the most urgent as its example."""
-
-    def __init__(self, groups: Groups, finding: Finding, *, lost: bool, rest: bool) -> None:
-        self._groups, self.lost, self.rest = groups, lost, rest
-        self.count = self.known = 0
-        self.by_resource: dict[tuple[str, str], int] = {}
-        self._namespaces: set[str] = set()
-        self._more_namespaces = False
-        self.example, self.member = finding, Member()
-        self._place: tuple[Rank, bool, str] | None = None
-
-    def add(self, finding: Finding, member: Member) -> None:
-        """Count a finding."""
-        self.count += 1
-        self.known += finding.baseline
-        resource = finding.group, finding.resource
-        if resource not in self.by_resource and not self._groups.has_room():
-            resource = "", OTHERS
-        self.by_resource[resource] = self.by_resource.get(resource, 0) + 1
-        namespace = finding.namespace
-        if namespace and namespace not in self._namespaces:
-            if self._groups.has_room():
-                self._namespaces.add(namespace)
-            else:
-                self._more_namespaces = True
-        place = member.rank or _LEAST_URGENT, finding.baseline, finding.key
-        if self._place is None or place < self._place:
-            self._place, self.example, self.member = place, finding, member
+    example: Finding
+    rank: Rank
+    way: Remedy | None
+    cured_first: bool
+    rest: bool
+    count: int = 0
+    known: int = 0
+    by_resource: dict[str, int] = {}
+    namespaces: set[str] = set()
+    more_namespaces: bool = False
 
     @property
     def urgency(self) -> tuple[Rank, bool, bool, int, str]:
         """Sorts the worst first, then new before known, what the configuration cures, and the largest."""
-        cause = self.example.cause
-        first = self.lost or (cause in CURABLE_BY_CONFIGURATION and not self.rest)
-        rank = self.member.rank or _LEAST_URGENT
-        return rank, self.known == self.count, not first, -self.count, self.example.key
+        return self.rank, self.known == self.count, not self.cured_first, -self.count, self.example.key
 
-    def way(self, doubtful: Collection[tuple[str, str]]) -> Remedy | None:
-        """Return the way out; ``doubtful`` are rules and transformers of keys that may be to blame."""
-        of_many = (self.example.rule or "", self.example.transformer) in doubtful
-        return self.member.first_of_many if of_many else self.member.first
-
-    def published(self, doubtful: Collection[tuple[str, str]]) -> FindingGroup:
+    def published(self) -> FindingGroup:
         """Return it as a report has it."""
-        example, way = self.example, self.way(doubtful)
-        by_size = sorted(self.by_resource.items(), key=lambda one: (-one[1], one[0]))
+        example = self.example
         return FindingGroup(
             cause=OTHERS if self.rest else example.cause,
             outcome=example.outcome,
@@ -99,14 +56,14 @@ class Group:
             transformer=OTHERS if self.rest else example.transformer,
             key_fingerprint=None if self.rest else example.key_fingerprint,
             count=self.count,
-            by_resource={f"{name}.{group}" if group else name: count for (group, name), count in by_size},
-            namespaces=None if self._more_namespaces else len(self._namespaces),
-            first_namespaces=sorted(self._namespaces)[:_MOST_SHOWN],
+            by_resource=dict(sorted(self.by_resource.items(), key=lambda one: (-one[1], one[0]))),
+            namespaces=None if self.more_namespaces else len(self.namespaces),
+            first_namespaces=sorted(self.namespaces)[:_MOST_SHOWN],
             severity=example.severity,
             example=example.key,
             message=example.message,
             known=self.known,
-            way=way,
+            way=self.way,
         )
 
 
@@ -122,52 +79,71 @@ class Groups:
 
     def __init__(self, most: int = MOST_GROUPS) -> None:
         self._most = most
-        self._groups: dict[GroupKey | None, Group] = {}
+        self._groups: dict[tuple[str | None, ...] | None, _Group] = {}
         self._room = _MOST_NAMES
         self.warnings = 0
 
-    def has_room(self) -> bool:
-        """Say whether one more name may be kept, and count it."""
-        self._room -= 1
-        return self._room >= 0
+    def add(
+        self, finding: Finding, rank: Rank | None = None, way: Remedy | None = None, *, lost: bool = False
+    ) -> None:
+        """Count a finding.
 
-    def add(self, finding: Finding, member: Member) -> None:
-        """Count a finding in its group."""
+        Args:
+            finding: They come in the order of the etcd keys.
+            rank: How bad it is; None where nothing is proven wrong.
+            way: Its first way out.
+            lost: Its encryption key is lost.
+        """
         if finding.outcome in {Outcome.READABLE, Outcome.NOT_AN_OBJECT}:
             self.warnings += 1
-        else:
-            self.group_of(finding, member).add(finding, member)
+            return
+        place = rank or _LEAST_URGENT
+        group = self._group_of(finding, place, way, lost=lost)
+        if (place, finding.baseline) < (group.rank, group.example.baseline):
+            group.example, group.rank, group.way = finding, place, way
+        group.count += 1
+        group.known += finding.baseline
+        resource = str(GroupResource(finding.group, finding.resource))
+        if resource not in group.by_resource and not self._has_room():
+            resource = OTHERS
+        group.by_resource[resource] = group.by_resource.get(resource, 0) + 1
+        if finding.namespace and finding.namespace not in group.namespaces:
+            if self._has_room():
+                group.namespaces.add(finding.namespace)
+            else:
+                group.more_namespaces = True
 
-    def group_of(self, finding: Finding, member: Member, *, lost: bool = False) -> Group:
-        """Return the group of a finding; ``lost``: its encryption key is lost."""
-        first = member.first
-        kind = verb_of(first) or (first.verb or "" if first is not None else "")
-        key: GroupKey | None = (
-            finding.cause, finding.outcome, finding.rule or "", finding.transformer, finding.key_fingerprint or "",
-            f"{kind} lost" if lost else kind,
+    def _group_of(self, finding: Finding, rank: Rank, way: Remedy | None, *, lost: bool) -> _Group:
+        verb = verb_of(way) or (way.verb or "" if way is not None else "")
+        key: tuple[str | None, ...] | None = (
+            finding.cause, finding.outcome, finding.rule, finding.transformer, finding.key_fingerprint, verb,
+            "lost" if lost else "",
         )  # fmt: skip
         if key not in self._groups and len(self._groups) >= self._most:
             key = None
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = Group(self, finding, lost=lost, rest=key is None)
+            curable = finding.cause in CURABLE_BY_CONFIGURATION and key is not None
+            group = self._groups[key] = _Group(finding, rank, way, lost or curable, key is None)
         return group
 
-    def summed(self, keys: KeyCounter) -> tuple[list[FindingGroup], Remedy | None]:
-        """Return all groups, the most urgent first, and what to do first about what is proven wrong.
+    def _has_room(self) -> bool:
+        """Say whether one more name may be kept, and count it."""
+        self._room -= 1
+        return self._room >= 0
 
-        Args:
-            keys: What the values under each encryption key came to: so many may fail that no value is written over.
-        """
-        groups = sorted(self._groups.values(), key=lambda group: group.urgency)
-        doubtful = {(name.rule, name.transformer) for name in keys.names if keys.doubts_in(name)}
-        ways = (group.way(doubtful) for group in groups if group.member.rank is not None)
-        return [group.published(doubtful) for group in groups], next((way for way in ways if way), None)
+    def published(self) -> list[FindingGroup]:
+        """Return all groups, the most urgent first."""
+        return [group.published() for group in self._in_order()]
 
+    @property
+    def first_way(self) -> Remedy | None:
+        """What to do first about what is proven wrong."""
+        ways = (group.way for group in self._in_order() if group.rank != _LEAST_URGENT)
+        return next((way for way in ways if way), None)
 
-def member_of_lost_key(lost: Lost) -> Member:
-    """Return what every finding of a lost key means for its group."""
-    return Member(lost.worst.rank, lost.first, lost.first)
+    def _in_order(self) -> list[_Group]:
+        return sorted(self._groups.values(), key=lambda group: group.urgency)
 
 
 _MOST_NAME: Final = 40

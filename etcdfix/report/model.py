@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from etcdfix.model.model import Outcome
+from etcdfix.model.model import Evidence, Outcome
 from etcdfix.report.document import Facts, Step
 from etcdfix.sources.base import Segment
 from etcdfix.text.commands import Command
@@ -39,18 +39,11 @@ COUNTED: Final[Mapping[str, str]] = {
 """Field of the counts for each outcome of findings."""
 
 
-class ResourceSummary(msgspec.Struct, kw_only=True):
+class ResourceSummary(Counts, kw_only=True):
     """Counts of one resource."""
 
     group: str
     resource: str
-    keys: int = 0
-    readable: int = 0
-    stale: int = 0
-    decrypt_failures: int = 0
-    decode_failures: int = 0
-    inconsistent: int = 0
-    undetermined: int = 0
 
 
 class CauseSummary(msgspec.Struct):
@@ -65,21 +58,21 @@ class CauseSummary(msgspec.Struct):
 class TransformerSummary(msgspec.Struct):
     """How many values were written under one encryption key of one rule, and what became of them.
 
-    A key's name is local to its rule: one name in two rules gives two entries. ``resources`` are those of the rule,
-    empty for none. ``key_fingerprint`` is null under KMS, unencrypted, and where no key of that name is configured.
-    ``failures`` do not open or do not decode; of ``damaged`` it is proven that the value is wrong, not the key.
+    A key's name is local to its rule: one name in two rules gives two entries. ``resources`` are those of the rule.
+    ``key_fingerprint`` is null under KMS, unencrypted, and where no key of that name is configured. ``failures`` do not
+    open or do not decode; of ``damaged`` it is proven that the value is wrong, not the key.
     """
 
     transformer: str
     resources: list[str]
     key_fingerprint: str | None
-    keys: int
-    failures: int
-    damaged: int
-    undetermined: int
-    stale: int
-    first_mod_revision: int
-    last_mod_revision: int
+    keys: int = 0
+    failures: int = 0
+    damaged: int = 0
+    undetermined: int = 0
+    stale: int = 0
+    first_mod_revision: int = 0
+    last_mod_revision: int = 0
 
 
 class DoubtfulNames(msgspec.Struct, frozen=True):
@@ -200,14 +193,6 @@ class ValueKind(msgspec.Struct, frozen=True):
     kind: str
 
 
-class FindingEvidence(msgspec.Struct, frozen=True):
-    """A check that was made and what it showed."""
-
-    check: str
-    result: str
-    detail: str
-
-
 class Remedy(Step, frozen=True):
     """One way out; of a finding, ``verb`` is ``fix``, ``cure``, ``save``, ``rescue``, ``copies`` or ``delete``."""
 
@@ -249,7 +234,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     lease: str | UnsetType | None = UNSET
     value_size: int
     value_sha256: str
-    evidence: list[FindingEvidence]
+    evidence: list[Evidence]
     remedies: list[Remedy]
     baseline: bool = False
     severity: str | None = None
@@ -359,7 +344,7 @@ class Summary(Counts, kw_only=True):
     do_not_restart: str = ""
     next: Remedy | None = None
     key_loss: list[LostKey] = msgspec.field(default_factory=list)
-    new: NewFindings | msgspec.UnsetType = msgspec.UNSET
+    new: NewFindings | UnsetType = UNSET
 
 
 class ReportBaseline(msgspec.Struct, frozen=True):
@@ -370,30 +355,8 @@ class ReportBaseline(msgspec.Struct, frozen=True):
     generated_at: str
 
 
-class Header(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is known before the first key. ``baseline`` is left out where there was none."""
-
-    tool: Tool
-    generated_at: str
-    source: ReportSource
-    encryption_config: ReportConfiguration | None
-    scope: Scope
-    baseline: ReportBaseline | None = None
-
-
-class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """What every form of a report ends with. ``source`` again, because a compaction can have split the scan."""
-
-    source: ReportSource
-    summary: Summary
-    complete: bool
-    incomplete_reasons: list[str]
-    finished_at: str
-    interrupted: bool = False
-
-
 class PublishedReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields with which nearly every report begins; a scan's report and a plan spell them out.
+    """The fields with which every report begins.
 
     ``ROWS`` names the list that may be longer than memory, whose items ``jsonl`` writes a line each.
     """
@@ -407,7 +370,7 @@ class PublishedReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SourcedReport(PublishedReport, frozen=True, kw_only=True):
-    """The fields with which the report of one look at one source begins; a scan's spells them out."""
+    """The fields with which the report of one look at one source begins."""
 
     source: ReportSource
     encryption_config: ReportConfiguration | None
@@ -422,3 +385,27 @@ class SourcedReport(PublishedReport, frozen=True, kw_only=True):
             ("revision", f"revision {source.revision} of {where}"),
             ("cluster", f"kube-system uid {source.kube_system_uid or 'unknown'}"),
         )
+
+
+class ScanHeader(SourcedReport, frozen=True, kw_only=True):
+    """What the report of a scan says before its first finding. ``baseline`` is left out where there was none."""
+
+    ROWS: ClassVar[str] = "findings"
+
+    kind: str = "ScanReport"
+    scope: Scope
+    baseline: ReportBaseline | UnsetType = UNSET
+
+
+class ScanEnding(msgspec.Struct, frozen=True, kw_only=True):
+    """What the report of a scan says after its findings. ``interrupted``: a signal ended the scan.
+
+    In ``jsonl``, ``source`` stands there too: a file that was put together from two scans is known by it.
+    """
+
+    source: ReportSource
+    summary: Summary
+    complete: bool
+    incomplete_reasons: list[str]
+    finished_at: str
+    interrupted: bool = False

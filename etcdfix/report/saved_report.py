@@ -12,7 +12,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from functools import cached_property
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -34,11 +33,11 @@ from etcdfix.model.model import Outcome, digest_of
 from etcdfix.report.model import (
     API_VERSION,
     COUNTED,
-    Ending,
-    Header,
     ReportBaseline,
     ReportConfiguration,
     ReportSource,
+    ScanEnding,
+    ScanHeader,
     Scope,
     Summary,
     other_version,
@@ -56,7 +55,6 @@ MOST_OF_A_PLAN: Final = 2_000_000
 
 CUT: Final = "it is cut: its end is missing"
 _MOST_REASONS: Final = 10
-_SAME_SOURCE: Final = ("type", "path", "endpoints", "kube_system_uid", "sha256", "file_modified_at")
 _lines: Final = msgspec.json.Decoder(msgspec.Raw).decode_lines
 
 
@@ -95,68 +93,52 @@ class ReportFile:
 
     Attributes:
         sha256: Of the file, ``sha256:<hex>``.
+        header: What stands before the findings.
+        findings: Each finding, encoded; of a cut ``jsonl`` what was written.
+        statuses: Each Status, encoded.
+        ending: What stands after the findings; None where a ``jsonl`` was cut before its end.
 
     Raises:
-        msgspec.MsgspecError: It is no report of a scan, or of another version; as with everything that is read here.
+        msgspec.MsgspecError: It is no report of a scan, or of another version.
     """
 
     def __init__(self, raw: Readable) -> None:
         self.sha256 = digest_of(raw)
         found = kind_of(raw)
-        self._document = raw if found.kind == "ScanReport" else None
-        if self._document is None and found.kind != "ScanHeader":
+        if found.kind not in {"ScanReport", "ScanHeader"}:
             raise msgspec.ValidationError(f"its kind is {found.kind or 'missing'}, expected ScanReport")
         if found.api_version != API_VERSION:
             raise msgspec.ValidationError(other_version(found.api_version))
-        self._head = raw if self._document is not None else _first_line(raw)
-        self._lists, self._last = self._read(raw)
-
-    def _read(self, raw: Readable) -> tuple[_Lists, msgspec.Raw | Readable | None]:
-        """Return the findings and statuses, and what holds the end; None where it is cut before that."""
-        if self._document is not None:
+        last: Readable | msgspec.Raw | None = raw
+        if found.kind == "ScanReport":
             lists = msgspec.json.decode(raw, type=_Lists)
             if lists.findings is msgspec.UNSET:
                 raise msgspec.ValidationError("it has no findings, not even an empty list of them")
-            return lists, raw
-        lines = _whole_lines(raw)[1:]
-        kinds = [msgspec.json.decode(line, type=Kind).kind for line in lines]
-        if "ScanHeader" in kinds:
-            raise msgspec.ValidationError("another report begins in it")
-        if "ScanSummary" in kinds[:-1]:
-            raise msgspec.ValidationError("there is something after its ScanSummary")
-        by_kind: dict[str, list[msgspec.Raw]] = {"Finding": [], "Status": []}
-        for kind, line in zip(kinds, lines, strict=True):
-            by_kind.setdefault(kind, []).append(line)
-        last = by_kind.get("ScanSummary", [None])[0]
-        return _Lists(by_kind["Finding"], by_kind["Status"]), last
+            self.findings, self.statuses = lists.findings, lists.statuses
+        else:
+            self.findings, self.statuses, last = _of_lines(_whole_lines(raw)[1:])
+            raw = _first_line(raw)
+        header = msgspec.json.decode(raw, type=ScanHeader, dec_hook=read_command)
+        self.header = msgspec.structs.replace(header, kind="ScanReport")
+        self.ending: ScanEnding | None = None
+        if last is not None:
+            self.ending = msgspec.json.decode(last, type=ScanEnding, dec_hook=read_command)
+            if self.ending.source != self.header.source:
+                raise msgspec.ValidationError("its end is of another scan than its head")
 
-    @cached_property
-    def header(self) -> Header:
-        """What stands before the findings."""
-        return msgspec.json.decode(self._head, type=Header, dec_hook=read_command)
 
-    @property
-    def findings(self) -> list[msgspec.Raw]:
-        """Each finding, encoded; of a cut ``jsonl`` what was written."""
-        return self._lists.findings or []
-
-    @property
-    def statuses(self) -> list[msgspec.Raw]:
-        """Each Status, encoded."""
-        return self._lists.statuses
-
-    def ending(self) -> Ending | None:
-        """Return what stands after the findings; None where a ``jsonl`` was cut before its end."""
-        if self._last is None:
-            return None
-        end = msgspec.json.decode(self._last, type=Ending, dec_hook=read_command)
-        began, ended = self.header.source, end.source
-        # After a compaction, a live scan goes on at a newer revision.
-        newer = ended.type == "etcd" and ended.revision > began.revision
-        same = all(getattr(began, name) == getattr(ended, name) for name in _SAME_SOURCE)
-        if not same or (ended.revision != began.revision and not newer):
-            raise msgspec.ValidationError("its end is of another scan than its head")
-        return end
+def _of_lines(lines: list[msgspec.Raw]) -> tuple[list[msgspec.Raw], list[msgspec.Raw], msgspec.Raw | None]:
+    """Return findings, statuses and the summary among the lines behind a header."""
+    kinds = [msgspec.json.decode(line, type=Kind).kind for line in lines]
+    if "ScanHeader" in kinds:
+        raise msgspec.ValidationError("another report begins in it")
+    if "ScanSummary" in kinds[:-1]:
+        raise msgspec.ValidationError("there is something after its ScanSummary")
+    found, statuses = (
+        [line for kind, line in zip(kinds, lines, strict=True) if kind == wanted]
+        for wanted in ("Finding", "Status")
+    )
+    return found, statuses, lines[-1] if kinds[-1:] == ["ScanSummary"] else None
 
 
 def _whole_lines(raw: Readable) -> list[msgspec.Raw]:
@@ -222,7 +204,7 @@ def contradictions(found: Mapping[str, int], summary: Summary) -> Iterator[str]:
 
 def problems_of(report: ReportFile, found: Mapping[str, int]) -> list[str]:
     """Return why a report is not of everything."""
-    end = report.ending()
+    end = report.ending
     if end is None:
         return ["the report is cut: its last line is missing"]
     told = end.incomplete_reasons[:_MOST_REASONS] or ["it does not say why"]

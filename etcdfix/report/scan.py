@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import ClassVar, Final
+from typing import Final
 
 import msgspec
 
@@ -35,9 +35,7 @@ from etcdfix.report.model import (
     FindingGroup,
     LostKey,
     NewFindings,
-    ReportBaseline,
-    Scope,
-    SourcedReport,
+    ScanHeader,
     Status,
     Summary,
 )
@@ -163,17 +161,9 @@ _TRANSFORMER: Final = (
 _PLUGIN: Final = ("PROVIDER", "ENDPOINT", "STATE", "MESSAGE", "CALLS", "UNWRAPPED", "REFUSED", "UNANSWERED")
 
 
-class ScanReport(SourcedReport, frozen=True, kw_only=True):
-    """What a scan found, in the order in which it is written as a stream.
+class ScanReport(ScanHeader, frozen=True, kw_only=True):
+    """What a scan found, in the order in which it is written as a stream."""
 
-    ``baseline`` is left out where there was none. ``interrupted``: a signal ended the scan.
-    """
-
-    ROWS: ClassVar[str] = "findings"
-
-    kind: str = "ScanReport"
-    scope: Scope
-    baseline: ReportBaseline | msgspec.UnsetType = msgspec.UNSET
     findings: list[Finding]
     statuses: list[Status]
     summary: Summary

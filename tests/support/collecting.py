@@ -10,7 +10,7 @@ from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.examine.jobs import Jobs
 from etcdfix.model.storagekey import StorageLayout
-from etcdfix.report.model import Finding, Header
+from etcdfix.report.model import Finding, ScanHeader
 from etcdfix.report.scan import ScanReport
 from etcdfix.sources.base import Source
 
@@ -22,11 +22,11 @@ class CollectingReporter:
     """The simplest reporter: keeps header, findings and conclusion in memory."""
 
     def __init__(self) -> None:
-        self.header: Header | None = None
+        self.header: ScanHeader | None = None
         self.findings: dict[str, Finding] = {}
         self.conclusion: ScanReport | None = None
 
-    def begin(self, header: Header) -> None:
+    def begin(self, header: ScanHeader) -> None:
         self.header = header
 
     def row(self, finding: Finding) -> None:

@@ -9,16 +9,14 @@ from typing import Any
 import msgspec
 
 from etcdfix.examine.verdicts.examination import Examination
-from etcdfix.examine.verdicts.key_loss import KeyCounter
 from etcdfix.examine.verdicts.severity import stake_of
-from etcdfix.model.storagekey import display
 from etcdfix.report.document import Step
-from etcdfix.report.finding import finding_from, is_finding, status_cause
-from etcdfix.report.groups import Groups, Member
-from etcdfix.report.model import Header, ReportConfiguration, ReportSource, Scope, Status, Summary, Tool
+from etcdfix.report.finding import CAP, Statuses, finding_from, is_finding
+from etcdfix.report.groups import Groups
+from etcdfix.report.model import ReportConfiguration, ReportSource, ScanHeader, Scope, Status, Summary, Tool
 from etcdfix.report.render import SCAN_FORMS, Writer
 from etcdfix.report.scan import ScanReport
-from etcdfix.report.tally import CAP, Tally
+from etcdfix.report.tally import Tally
 from etcdfix.sources.base import Segment
 from etcdfix.text.commands import RunOptions
 from tests.support.examinations import LAYOUT
@@ -43,7 +41,7 @@ def source(**changes: object) -> ReportSource:
     return ReportSource(**(fields | changes))  # type: ignore[arg-type]
 
 
-def header(**changes: object) -> Header:
+def header(**changes: object) -> ScanHeader:
     """Return a header of a scan of everything."""
     fields: dict[str, object] = {
         "tool": Tool("etcdfix", "1.2.3"),
@@ -52,7 +50,7 @@ def header(**changes: object) -> Header:
         "encryption_config": ReportConfiguration("config.yaml", "sha256:" + "1" * 64),
         "scope": Scope("/registry", [], [], [], None),
     }
-    return Header(**(fields | changes))  # type: ignore[arg-type]
+    return ScanHeader(**(fields | changes))  # type: ignore[arg-type]
 
 
 def conclusion(
@@ -61,7 +59,6 @@ def conclusion(
     """Return the report of a complete scan, without its findings."""
     fields: dict[str, object] = {
         **msgspec.structs.asdict(header()),
-        "baseline": msgspec.UNSET,
         "findings": [],
         "statuses": list(statuses),
         "summary": summary or Summary(),
@@ -72,23 +69,10 @@ def conclusion(
     return ScanReport(**(fields | changes))  # type: ignore[arg-type]
 
 
-def new_tally(*, max_causes: int = CAP) -> Tally:
-    """Return an empty tally for the default storage prefix."""
-    return Tally(max_causes=max_causes, list_prefix=lambda d: display(LAYOUT.directory_prefix(d)))
-
-
-def count(tally: Tally, found: Examination) -> None:
-    """Count one examination as a scan does whose findings come in order."""
-    tally.add(found)
-    shown = status_cause(finding_from(found))
-    if shown is not None:
-        tally.list_cause(found.directory, shown)
-
-
-def scan_report(head: Header | None = None, end: ScanReport | None = None) -> ScanReport:
+def scan_report(head: ScanHeader | None = None, end: ScanReport | None = None) -> ScanReport:
     """Return a report that begins with a header."""
     head, end = head or header(), end or conclusion()
-    names = ("tool", "generated_at", "encryption_config", "scope")
+    names = ("tool", "generated_at", "encryption_config", "scope", "baseline")
     return msgspec.structs.replace(end, **{name: getattr(head, name) for name in names})
 
 
@@ -96,7 +80,7 @@ def write_form(
     form: str | Writer,
     found: Iterable[Examination],
     *,
-    head: Header | None = None,
+    head: ScanHeader | None = None,
     max_causes: int = CAP,
     **end: object,
 ) -> bytes:
@@ -108,18 +92,20 @@ def write_form(
     stream: Any = io.BytesIO()
     writer = SCAN_FORMS[form](stream, RunOptions(), max_causes) if isinstance(form, str) else form
     stream = stream if isinstance(form, str) else getattr(form, "_stream")  # noqa: B009
-    tally, groups, keys = new_tally(max_causes=max_causes), Groups(), KeyCounter()
-    writer.begin(head or header())
+    tally, groups, statuses = Tally(), Groups(), Statuses(max_causes, LAYOUT)
+    head = head or header()
+    head = msgspec.structs.replace(head, source=end.setdefault("source", head.source))
+    writer.begin(head)
     for one in found:
-        count(tally, one)
-        keys.add(one)
+        tally.add(one)
         if is_finding(one):
             finding, stake = finding_from(one), stake_of(one)
-            groups.add(finding, Member(stake.rank if stake is not None else None))
+            groups.add(finding, stake.rank if stake is not None else None)
+            statuses.add(one.directory, finding)
             writer.row(finding)
     summary = tally.summary()
-    summary.groups, summary.warnings = groups.summed(keys)[0], groups.warnings
-    ending = conclusion(**{"summary": summary, "statuses": tally.statuses()} | end)  # type: ignore[arg-type]
+    summary.groups, summary.warnings = groups.published(), groups.warnings
+    ending = conclusion(**{"summary": summary, "statuses": statuses.published()} | end)  # type: ignore[arg-type]
     writer.end(scan_report(head, ending))
     written: bytes = stream.getvalue()
     return written

@@ -40,7 +40,7 @@ def count_keys(
     Raises:
         SourceError: Nothing could be read.
     """
-    tally = Tally(max_causes=0, list_prefix=str, past=reading.run.of_the_past)
+    tally = Tally(past=reading.run.of_the_past)
     ending = examine_all(
         examiner,
         source.pages(b""),

@@ -1,34 +1,38 @@
-"""From the examinations of a scan to its counts, groups, and findings in the order of their keys."""
+"""From the examinations of a scan to its counts, groups, and findings in the order of their keys.
+
+Findings wait, each in a few hundred bytes, until every value was examined: only then is it known which encryption keys
+are lost. They are read twice, once to count and once to be reported. Memory does not depend on how many there are.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from etcdfix.commands.scanning.closer import CloserLook
-from etcdfix.copies.model import THE_VALUE
+from etcdfix.commands.scanning.closer import EARLIER_CHECK, ENDED, CloserLook, with_evidence
+from etcdfix.copies.model import THE_VALUE, Home
 from etcdfix.examine.all import View
-from etcdfix.examine.one import PLAIN, Examiner
+from etcdfix.examine.claims import KEY_NAME_CHECK, PREDECESSOR_CHECK
+from etcdfix.examine.one import Examiner
 from etcdfix.examine.readable_revision import Sought
-from etcdfix.examine.spool import Spool
+from etcdfix.examine.verdicts.deletability import FAILED
 from etcdfix.examine.verdicts.examination import Examination, PlainCount
 from etcdfix.examine.verdicts.key_loss import KeyCounter
+from etcdfix.examine.verdicts.kinds import Kinds, Part
 from etcdfix.examine.verdicts.severity import stake_of
-from etcdfix.model.model import Outcome, ReadableRevision, ServerBehaviour
-from etcdfix.model.storagekey import ResourcePrefix, StorageLayout, display
-from etcdfix.remediation.offers import at_hand, remedy_of, saved_of
+from etcdfix.model.model import Evidence, Outcome, ReadableRevision, digest_of
+from etcdfix.model.storagekey import display
+from etcdfix.remediation.offers import Offer, at_hand, remedy_of, saved_of
 from etcdfix.report.advice.finding import Beside, ways_out
 from etcdfix.report.advice.ways import first_way
-from etcdfix.report.compact import CompactFinding, CompactFindings, shown_digest, with_evidence
-from etcdfix.report.finding import finding_from, is_finding, status_cause
-from etcdfix.report.groups import Group, Groups, Member, member_of_lost_key
-from etcdfix.report.key_loss import KeyLosses, Lost, Place, places_of
-from etcdfix.report.model import COUNTED, Finding, NewFindings, Remedy, Summary
-from etcdfix.report.render import Writer
+from etcdfix.report.finding import Statuses, finding_from, is_finding
+from etcdfix.report.groups import Groups
+from etcdfix.report.key_loss import KeyLosses, keys_in_doubt
+from etcdfix.report.model import COUNTED, DoubtfulNames, Finding, NewFindings, Remedy, Status, Summary
+from etcdfix.report.rows import Rows, SortedRows, turn_of
 from etcdfix.report.tally import Tally
 from etcdfix.sources.base import Source
 
@@ -39,99 +43,74 @@ FAILING: Final = tuple(map(Outcome, COUNTED))
 """Outcomes that make the exit code of a scan, if nobody chose among them."""
 SAMPLE: Final = 200
 """So many keys that hold no object tell where the others may be."""
+_OF_THE_NAME: Final = frozenset({KEY_NAME_CHECK, PREDECESSOR_CHECK})
 
 
-class _Held(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """A finding that waits for its turn, or for the verdict on its encryption key: findings stand in key order."""
+class _Waiting(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A finding that waits.
 
-    key: bytes
-    directory: ResourcePrefix
-    finding: Finding
-    member: Member
+    Attributes:
+        part: Its examination, without the bytes of the value.
+        evidence: What the closer look showed.
+        home: What stands at the etcd key that a moved value belongs to.
+        baseline: The baseline knows it.
+    """
 
-
-_Waiting = _Held | CompactFinding
+    part: Part
+    value_size: int
+    value_sha256: str
+    evidence: tuple[Evidence, ...]
+    readable: ReadableRevision | None
+    home: Home
+    baseline: bool
 
 
 class FindingPipeline:
-    """Counts examinations, and writes findings in the order of their keys."""
+    """Takes examinations; then :meth:`count` counts them, and :meth:`report` yields the findings.
 
-    def __init__(self, source: Source, examiner: Examiner, request: ScanRequest, writer: Writer) -> None:
-        self._request, self._writer = request, writer
-        self.closer = CloserLook(source, examiner, request)
-        namespace = request.scope.namespaces[0] if len(request.scope.namespaces) == 1 else ""
-        self.tally = Tally(
-            past=request.run.of_the_past or source.describe().type != "etcd",
-            max_causes=request.max_causes,
-            list_prefix=partial(_list_prefix, request.layout, namespace),
-        )
-        self._groups, self._keys = Groups(), KeyCounter()
+    Attributes:
+        failed: How many values cannot be read so far.
+        new: Findings that the baseline does not know, by outcome.
+        elsewhere: How many keys lie under other storage prefixes.
+    """
+
+    def __init__(self, source: Source, examiner: Examiner, request: ScanRequest) -> None:
+        self._request, self._closer = request, CloserLook(source, examiner, request)
+        self._tally = Tally(past=request.run.of_the_past or source.describe().type != "etcd")
+        self._keys, self._kinds, self._losses = KeyCounter(), Kinds(), KeyLosses(request.run)
+        self._groups = Groups()
+        self._statuses = Statuses(request.max_causes, request.layout, request.scope.namespaces)
+        self._sorted = SortedRows(_Waiting)
+        self._rows: Rows[_Waiting] | None = None
         self.not_object_sample: list[bytes] = []
         self.elsewhere: Counter[str] = Counter()
         self.new = dict.fromkeys(FAILING, 0)
-        self._first_new: bytes | None = None
-        self._held: Spool[_Waiting] = Spool(_Waiting)
-        self.out_of_order = False
-        self._losses = KeyLosses(request.run)
-        # From the first finding on that may belong to a lost key: whether it is lost is known at the end.
-        self._undecided: Spool[_Waiting] = Spool(_Waiting)
-        self._deciding = True
-        self._compact = CompactFindings()
-
-    def close(self) -> None:
-        """Forget what waits."""
-        self._held.close()
-        self._undecided.close()
-
-    @property
-    def failed(self) -> int:
-        """How many values cannot be read so far; those of a known kind are in the tally at the end only."""
-        return self.tally.failed + sum(kind.more for kind in self._compact.counted)
+        self.failed = 0
 
     def take_plain(self, counts: Sequence[PlainCount]) -> None:
         """Count values that are plain."""
-        self.tally.add_plain(counts)
+        self._tally.add_plain(counts)
         self._keys.add_plain(counts)
 
     def take(self, found: Examination, view: View) -> None:
-        """Count one examination, and report it where there is something to say.
-
-        A finding is held back while others, with earlier keys, are still open.
-        """
+        """Count one examination; where there is something to say, look closer, and put it aside."""
         self._keys.add(found)
-        if found.verdict is PLAIN:  # it waited for a plugin
-            self.tally.add(found)
-            return
-        outcome, finding = found.verdict.outcome, is_finding(found)
-        if view.draining and self._held.count and finding:
-            self._report_until(found.stored.key)
-        if outcome is Outcome.NOT_AN_OBJECT and finding:
-            found = self.closer.without_neighbour(found)
-            finding = is_finding(found)
-        if not finding:
-            self.tally.add(found)
+        outcome = found.verdict.outcome
+        if outcome is Outcome.NOT_AN_OBJECT and is_finding(found):
+            found = self._closer.without_neighbour(found)
+        if not is_finding(found):
+            self._tally.add(found)
             if outcome is Outcome.NOT_AN_OBJECT:
                 self._note_stranger(found.stored.key)
             return
-        found = found if view.ended else self.closer.put_right(found)
-        known = self._is_known(found)
+        self.failed += outcome in FAILED
+        found = found if view.ended else self._closer.put_right(found)
         try:
-            sought = self.closer.earlier(found, ended=view.ended)
+            sought = ENDED if view.ended else self._closer.earlier(found)
         except KeyboardInterrupt:
-            sought = self.closer.earlier(found, ended=True)  # it was examined
-            self._hold_for_order(self._count(found, sought, baseline=known), view)
+            self._put_aside(found, ENDED)  # it was examined
             raise
-        self._hold_for_order(self._count(found, sought, baseline=known), view)
-
-    def _is_known(self, found: Examination) -> bool:
-        baseline, outcome, key = self._request.baseline, found.verdict.outcome, found.stored.key
-        if baseline is not None and baseline.knows(found):
-            self.tally.known_findings += 1
-            return True
-        if outcome in self.new:
-            self.new[outcome] += 1
-            self._first_new = key if self._first_new is None else min(self._first_new, key)
-        return False
+        self._put_aside(found, sought)
 
     def _note_stranger(self, key: bytes) -> None:
         if len(self.not_object_sample) < SAMPLE:
@@ -140,135 +119,108 @@ class FindingPipeline:
         if other:
             self.elsewhere[other] += 1
 
-    def _count(self, found: Examination, sought: Sought, *, baseline: bool) -> _Waiting:
-        found, own = self.closer.told(found, sought)
-        readable = sought.revision
-        places, compact, new = places_of(found), None, True
-        if places and self._deciding:
-            kinds = len(self._compact)
-            compact = self._compact.compact(found, own=own, readable=readable, baseline=baseline)
-            new = compact is None or len(self._compact) > kinds
-        if new:  # of a kind that is known, all are counted at the end
-            self.tally.add(found)
-        if places and (new or readable is not None) and (stake := stake_of(found)):
-            saved = None
-            if readable is not None:
-                bare = msgspec.structs.replace(found, repair=None)
-                saved = saved_of(at_hand(bare, self._request.run, readable)[0])
-            self._losses.add(found, places, stake, saved)
-        if compact is not None:
-            return compact
-        return self._held_of(with_evidence(found, own), readable, baseline=baseline)
-
-    def _held_of(self, found: Examination, readable: ReadableRevision | None, *, baseline: bool) -> _Held:
-        offered = at_hand(found, self._request.run, readable)
-        offers = [remedy_of(offer) for offer in offered]
-        beside = Beside(home=self.closer.home_of(found))
-        ways = ways_out(found, self._request.run, offers=offers, beside=beside)
-        saves = {
-            way: saved_of(offer)
-            for way, offer in zip(offers, offered, strict=True)
-            if offer.copy.place not in THE_VALUE
-        }
-        stake, of_many = stake_of(found), [saves.get(way, way) for way in ways] if saves else ways
-        return _Held(
-            found.stored.key,
-            found.directory,
-            finding_from(found, ways, baseline=baseline),
-            Member(stake.rank if stake is not None else None, first_way(ways), first_way(of_many)),
+    def _put_aside(self, found: Examination, sought: Sought) -> None:
+        stored, baseline = found.stored, self._request.baseline
+        bare = msgspec.structs.replace(found, stored=msgspec.structs.replace(stored, value=b""))
+        row = _Waiting(
+            self._kinds.part(bare),
+            len(stored.value),
+            digest_of(stored.value),
+            self._closer.evidence_of(found, sought),
+            sought.revision,
+            self._closer.home_of(found) if sought is not ENDED else Home.TAKEN,
+            baseline is not None and baseline.knows(found),
         )
+        self._sorted.add(turn_of(stored.key), row)
 
-    def _hold_for_order(self, record: _Waiting, view: View) -> None:
-        if not view.draining and not self.out_of_order and view.waiting:
-            try:
-                self._held.append(record)
-            except OSError:
-                self.out_of_order = True
-            else:
-                return
-        self._enqueue(record)
+    @property
+    def waiting(self) -> int:
+        """How many findings there are, once they were counted."""
+        return len(self._rows or ())
 
-    def _report_until(self, key: bytes | None) -> None:
-        """Write the findings that wait, those with keys before this one; None for all."""
-        while self._held.count:
-            held = self._held.peek()
-            if key is not None and held.key > key:
-                return
-            self._held.drop()
-            self._enqueue(held)
+    def _each(self) -> Iterator[tuple[_Waiting, Examination]]:
+        """Yield what waits, with its examination, in the order of the keys."""
+        if self._rows is None:
+            self._rows = self._sorted.finish()
+        for row in self._rows:
+            yield row, with_evidence(self._kinds.whole(row.part), row.evidence)
 
-    def _enqueue(self, held: _Waiting) -> None:
-        if self._deciding and (isinstance(held, CompactFinding) or self._undecided.count):
-            try:
-                self._undecided.append(held)
-            except OSError:  # then each keeps its own remedies, which hold all the same
-                self._deciding = False
-                self._decide({})
-            else:
-                return
-        self._emit(held)
+    def count(self) -> Summary:
+        """Return all counts, once every value was taken; without groups.
 
-    def _decide(self, lost: Mapping[Place, Lost]) -> None:
-        """Write what waited; what belongs to a lost key has no remedies of its own."""
-        place_of = self._compact.kinds_of(lost)
-        listed = set(place_of)
-        groups: dict[int, tuple[Group, Member]] = {}
-        for held in self._undecided.drain():
-            if isinstance(held, _Held) or held.kind not in place_of:
-                self._emit(held)
-                continue
-            kind, finding = held.kind, self._compact.finding(held)
-            if kind not in groups:
-                member = member_of_lost_key(lost[place_of[kind]])
-                groups[kind] = self._groups.group_of(finding, member, lost=True), member
-            group, member = groups[kind]
-            group.add(finding, member)
-            if kind in listed and not self._list_cause(self._compact.directory(kind), finding):
-                listed.discard(kind)  # no other one of its kind will be
-            self._writer.row(finding)
-
-    def _emit(self, held: _Waiting) -> None:
-        if isinstance(held, CompactFinding):
-            whole = self._held_of(self._compact.examination(held), held.readable, baseline=held.baseline)
-            size, digest = held.value_size, shown_digest(held)
-            finding = msgspec.structs.replace(whole.finding, value_size=size, value_sha256=digest)
-            held = msgspec.structs.replace(whole, finding=finding)
-        self._list_cause(held.directory, held.finding)
-        self._groups.add(held.finding, held.member)
-        self._writer.row(held.finding)
-
-    def _list_cause(self, directory: ResourcePrefix, finding: Finding) -> bool:
-        if finding.apiserver != ServerBehaviour.CORRUPT or not self.tally.lists_more(directory):
-            return False
-        shown = status_cause(finding)
-        if shown is not None:
-            self.tally.list_cause(directory, shown)
-        return True
-
-    def end(self) -> tuple[Summary, Remedy | None]:
-        """Write all that waited; return all counts, and the first way out of the worst that is wrong."""
-        self._report_until(None)
-        for kind in self._compact.counted:
-            self.tally.add_more(
-                kind.found,
-                kind.more,
-                first_mod_revision=kind.first_mod_revision,
-                last_mod_revision=kind.last_mod_revision,
-                first_key=kind.first_key,
-            )
-        summary, closer = self.tally.summary(), self.closer
+        Raises:
+            SourceError: There is no room for a temporary file.
+        """
+        known = readable = not_sought = 0
+        first_new: str | None = None
+        names: DoubtfulNames | None = None
+        for row, found in self._each():
+            self._tally.add(found)
+            outcome, key = found.verdict.outcome, found.stored.key
+            known += row.baseline
+            if outcome in self.new and not row.baseline:
+                self.new[outcome] += 1
+                first_new = first_new or display(key)
+            readable += row.readable is not None
+            not_sought += row.readable is None and any(e.check == EARLIER_CHECK for e in row.evidence)
+            told = [e.detail for e in found.verdict.evidence if e.check in _OF_THE_NAME]
+            if told:
+                before = names or DoubtfulNames(0, display(key), told[0])
+                names = msgspec.structs.replace(before, count=before.count + 1)
+            self._losses.add(found, self._saved(found, row.readable))
+        summary = self._tally.summary()
         if self._request.baseline is not None:
-            first = None if self._first_new is None else display(self._first_new)
-            summary.new = NewFindings(sum(self.new.values()), self.new[Outcome.UNDETERMINED], first)
+            summary.new = NewFindings(sum(self.new.values()), self.new[Outcome.UNDETERMINED], first_new)
+        summary.known_findings, summary.doubtful_names = known, names
+        summary.readable_revisions, summary.readable_revisions_not_sought = readable, not_sought
+        return summary
+
+    def _saved(self, found: Examination, readable: ReadableRevision | None) -> Remedy | None:
+        if readable is None:
+            return None
+        return saved_of(at_hand(msgspec.structs.replace(found, repair=None), self._request.run, readable)[0])
+
+    def report(self, summary: Summary) -> Iterator[Finding]:
+        """Yield every finding, in the order of the keys; then groups and lost keys stand in the summary."""
         lost = self._losses.lost(summary.by_transformer)
-        self._decide(lost)
         summary.key_loss = [key.entry for key in lost.values()]
-        summary.groups, way = self._groups.summed(self._keys)
-        summary.warnings, summary.doubtful_names = self._groups.warnings, closer.doubtful_names
-        summary.readable_revisions, summary.readable_revisions_not_sought = closer.readable, closer.not_sought
-        return summary, way
+        doubtful = {(name.rule, name.transformer) for name in self._keys.names if self._keys.doubts_in(name)}
+        for row, found in self._each():
+            its = next((lost[key] for key in keys_in_doubt(found) if key in lost), None)
+            if its is not None and found.repair is None:
+                finding = _finding(row, found, ())  # the remedies are those of the key
+                self._groups.add(finding, its.rank, its.first, lost=True)
+            else:
+                finding = self._by_itself(row, found, doubtful)
+            self._statuses.add(found.directory, finding)
+            yield finding
+        summary.groups, summary.warnings = self._groups.published(), self._groups.warnings
+
+    def _by_itself(self, row: _Waiting, found: Examination, doubtful: Collection[tuple[str, str]]) -> Finding:
+        offered = at_hand(found, self._request.run, row.readable)
+        beside = Beside(home=row.home)
+        ways = ways_out(found, self._request.run, offers=[*map(remedy_of, offered)], beside=beside)
+        finding, stake = _finding(row, found, ways), stake_of(found)
+        if (found.rule, found.transformer) in doubtful:  # nothing is written over so many values
+            kept = [*map(_kept_only, offered)]
+            ways = ways_out(found, self._request.run, offers=kept, beside=beside)
+        self._groups.add(finding, stake.rank if stake is not None else None, first_way(ways))
+        return finding
+
+    @property
+    def first_way(self) -> Remedy | None:
+        """The first way out of the worst that is wrong, once all was reported."""
+        return self._groups.first_way
+
+    def statuses(self) -> list[Status]:
+        """Return the Status of each resource with corrupt objects, once all was reported."""
+        return self._statuses.published()
 
 
-def _list_prefix(layout: StorageLayout, namespace: str, directory: ResourcePrefix) -> str:
-    base = display(layout.directory_prefix(directory))
-    return f"{base}{namespace}/" if namespace and directory.namespaced is not False else base
+def _kept_only(offer: Offer) -> Remedy:
+    return remedy_of(offer) if offer.copy.place in THE_VALUE else saved_of(offer)
+
+
+def _finding(row: _Waiting, found: Examination, ways: Sequence[Remedy]) -> Finding:
+    finding = finding_from(found, ways, baseline=row.baseline)
+    return msgspec.structs.replace(finding, value_size=row.value_size, value_sha256=row.value_sha256)

@@ -28,7 +28,7 @@ class Writer(Protocol):
     """
 
     def begin(self, header: Any) -> None:
-        """Take what is known before the first row."""
+        """Take the fields that stand before the first row."""
 
     def row(self, row: Any) -> None:
         """Take one row of the report's first list, which the report itself leaves empty."""

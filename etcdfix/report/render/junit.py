@@ -8,16 +8,17 @@ Format:
 from __future__ import annotations
 
 import re
+import shutil
 from collections import Counter
 from collections.abc import Collection, Iterable
-from typing import Any, BinaryIO, Final
+from typing import IO, Any, BinaryIO, Final
 from xml.etree.ElementTree import Element, SubElement, tostring  # written here, never read
 
 import msgspec
 
+from etcdfix.inputs.temporary import temporary_directory, temporary_file
 from etcdfix.report.document import Case, CaseState, Document
 from etcdfix.report.model import SourcedReport
-from etcdfix.report.render.rows import WaitingLines
 from etcdfix.report.render.text import text_lines
 from etcdfix.report.scan import FAILING, finding_case, scan_case
 from etcdfix.text.commands import RunOptions
@@ -37,7 +38,8 @@ class JUnitWriter:
 
     def __init__(self, stream: BinaryIO, run: RunOptions, failing: Collection[str] = FAILING) -> None:
         self._stream, self._run, self._failing = stream, run, failing
-        self._spool, self._states = WaitingLines(), Counter[CaseState]()
+        self._states = Counter[CaseState]()
+        self._cases: IO[bytes] | None = None
         self._streamed = False
 
     def begin(self, _header: msgspec.Struct) -> None:
@@ -70,14 +72,22 @@ class JUnitWriter:
             SubElement(properties, "property", {"name": fact, "value": _attribute(value)})
         self._stream.write(b"<?xml version='1.0' encoding='UTF-8'?>\n")
         self._stream.write(_start(Element("testsuites", {**counts, "time": str(seconds)})) + _start(suite))
-        self._stream.writelines(self._spool.lines())
+        if self._cases is not None:
+            with self._cases as cases:
+                cases.seek(0)
+                shutil.copyfileobj(cases, self._stream)
         said = Element("system-out")
         said.text = "\n".join(text_lines(document, self._run, _WIDTH))
         self._stream.write(_encoded(said) + b"\n</testsuite>\n</testsuites>\n")
 
     def _add(self, kind: str, case: Case) -> None:
         self._states[case.state] += 1
-        self._spool.append(_encoded(_element(kind, case)))
+        if self._cases is None:
+            self._cases = temporary_file()
+        try:
+            self._cases.write(_encoded(_element(kind, case)) + b"\n")
+        except OSError as exc:  # not that of the report itself, which may lie on another disk
+            raise OSError(exc.errno, exc.strerror, temporary_directory()) from exc
 
 
 def _properties(report: Any) -> dict[str, str]:

@@ -1,19 +1,17 @@
 """What programs read: ``json``, ``jsonl`` and ``yaml``. Nothing in it acts upon a terminal.
 
-``json`` and ``yaml`` are one document, which begins with what is only certain at the end (a compaction in the middle of
-a scan changes the source). So rows that come one by one wait in an unlinked temporary file, already encoded: memory
-stays flat whatever their number. ``jsonl`` writes each row as it comes.
+Rows that come one by one are written as they come: memory stays flat whatever their number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Final
 
 import msgspec
 
 from etcdfix.report.model import API_VERSION
-from etcdfix.report.render.rows import EndWriter, WaitingLines, rows_field
+from etcdfix.report.render.rows import EndWriter, rows_field
 from etcdfix.text.commands import Command, RunOptions
 from etcdfix.text.safetext import safe_json
 
@@ -44,60 +42,96 @@ class JSONWriter(EndWriter):
 
     def __init__(self, stream: BinaryIO, run: RunOptions) -> None:
         super().__init__(stream)
-        self._encoder, self._spool = Encoder(run), WaitingLines()
+        self._encoder = Encoder(run)
+        self._written: set[str] = set()
+        self._before, self._items = b"{\n", 0
 
-    def row(self, row: msgspec.Struct) -> None:
-        """Encode one row into the temporary file."""
-        self._spool.append(self._encoder.encode(row))
+    def begin(self, header: msgspec.Struct) -> None:
+        """Write the fields that stand before the rows."""
+        for field, name, value in _fields(header):
+            self._field(name, value)
+            self._written.add(field)
+        self._open(rows_field(header))
+        self._written.add(rows_field(header))
+
+    def row(self, row: object) -> None:
+        """Write one row."""
+        self._item(row)
 
     def end(self, report: msgspec.Struct) -> None:
-        """Write the document."""
-        write, before = self._stream.write, b"{\n"
+        """Write the other fields."""
+        if self._written:
+            self._close()
         for field, name, value in _fields(report):
-            write(before + b'  "%s": ' % name.encode())
-            before = b",\n"
-            if field == rows_field(report) and self._spool.file is not None:
-                write(b"[\n    ")
-                for piece in self._spool.joined(b",\n    "):
-                    write(piece)
-                write(b"\n  ]")
-            elif _is_list(value):
-                self._list(value)
-            else:
-                text = self._encoder.encode(value)
-                if len(text) > _LONGEST_LINE:
-                    text = msgspec.json.format(text, indent=2).replace(b"\n", b"\n  ")
-                write(text)
-        write(b"\n}\n")
+            if field not in self._written:
+                self._field(name, value)
+        self._finish()
 
-    def _list(self, items: Iterable[object]) -> None:
-        before = b"[\n    "
-        for item in items:
-            self._stream.write(before + self._encoder.encode(item))
-            before = b",\n    "
-        self._stream.write(b"\n  ]" if before.startswith(b",") else b"[]")
+    def _field(self, name: str, value: Any) -> None:
+        if not _is_list(value):
+            self._plain(name, value)
+            return
+        self._open(name)
+        for item in value:
+            self._item(item)
+        self._close()
+
+    def _name(self, name: str) -> None:
+        self._stream.write(b'%b  "%b": ' % (self._before, name.encode()))
+        self._before = b",\n"
+
+    def _plain(self, name: str, value: object) -> None:
+        text = self._encoder.encode(value)
+        if len(text) > _LONGEST_LINE:
+            text = msgspec.json.format(text, indent=2).replace(b"\n", b"\n  ")
+        self._name(name)
+        self._stream.write(text)
+
+    def _open(self, name: str) -> None:
+        self._name(name)
+        self._stream.write(b"[")
+        self._items = 0
+
+    def _item(self, item: object) -> None:
+        self._stream.write((b",\n    " if self._items else b"\n    ") + self._encoder.encode(item))
+        self._items += 1
+
+    def _close(self) -> None:
+        self._stream.write(b"\n  ]" if self._items else b"]")
+
+    def _finish(self) -> None:
+        self._stream.write(b"\n}\n")
 
 
 class YAMLWriter(JSONWriter):
-    """Writes the same document as YAML, one row at a time."""
+    """Writes the same document as YAML."""
 
-    def end(self, report: msgspec.Struct) -> None:
-        """Write the document."""
+    _list = ""
+
+    def _write(self, value: object) -> None:
         from etcdfix.golang.yamltext import yaml_text  # noqa: PLC0415 - only this form pays for it
 
-        for field, name, value in _fields(report):
-            encoded: Iterable[bytes] = ()
-            if field == rows_field(report) and self._spool.file is not None:
-                encoded = self._spool.lines()
-            elif _is_list(value) and value:
-                encoded = map(self._encoder.encode, value)
-            else:
-                plain = msgspec.json.decode(self._encoder.encode(value))
-                self._stream.write(yaml_text({name: plain}, sort_keys=False).encode())
-                continue
-            self._stream.write(f"{name}:\n".encode())
-            for item in encoded:
-                self._stream.write(yaml_text([msgspec.json.decode(item)], sort_keys=False).encode())
+        plain = msgspec.json.decode(self._encoder.encode(value))
+        self._stream.write(yaml_text(plain, sort_keys=False).encode())
+
+    def _plain(self, name: str, value: object) -> None:
+        self._write({name: value})
+
+    def _open(self, name: str) -> None:
+        self._list, self._items = name, 0
+
+    def _item(self, item: object) -> None:
+        if not self._items:
+            self._stream.write(f"{self._list}:\n".encode())
+        self._write([item])
+        self._items += 1
+
+    def _close(self) -> None:
+        if not self._items:
+            self._write({self._list: []})
+
+    def _finish(self) -> None:
+        """Write nothing: the last field ends the document."""
 
 
 class JSONLinesWriter(EndWriter):
@@ -110,36 +144,41 @@ class JSONLinesWriter(EndWriter):
     def __init__(self, stream: BinaryIO, run: RunOptions) -> None:
         super().__init__(stream)
         self._encoder = Encoder(run)
+        self._written = {"api_version", "kind"}
         self._begun = False
 
     def _line(self, kind: str, value: object) -> None:
         head = b'{"apiVersion":"%s","kind":"%s",' % (API_VERSION.encode(), kind.encode())
         self._stream.write(b"%b%b\n" % (head, self._encoder.encode(value)[1:]))
 
+    def _rest(self, kind: str, value: msgspec.Struct) -> None:
+        """Write the fields that were not written yet as one line."""
+        fields = [one for one in _fields(value) if one[0] not in self._written]
+        self._line(kind, {name: what for _field, name, what in fields})
+        self._written.update(field for field, _name, _what in fields)
+
     def begin(self, header: msgspec.Struct) -> None:
         """Write the header."""
         self._begun = True
-        self._line("ScanHeader", header)
+        self._rest("ScanHeader", header)
 
     def row(self, row: msgspec.Struct) -> None:
         """Write one row."""
         self._line(type(row).__name__, row)
 
-    def end(self, report: msgspec.Struct) -> None:
+    def end(self, report: Any) -> None:
         """Write the rows that the report holds, and its other fields."""
         rows = rows_field(report)
-        if not self._begun:
+        if self._begun:
+            self._written.remove("source")  # tells that the end belongs to the header
+            for status in report.statuses:  # Kubernetes' own objects, which have a kind
+                self._stream.write(self._encoder.encode(status) + b"\n")
+            self._written.add("statuses")
+        else:
             for row in getattr(report, rows) if rows else ():
                 self.row(row)
-        left_out = {rows, "api_version", "kind"}
-        if self._begun:
-            for status in getattr(report, "statuses", ()):  # Kubernetes' own objects, which have a kind
-                self._stream.write(self._encoder.encode(status) + b"\n")
-            left_out |= {"statuses", "tool", "generated_at", "encryption_config", "scope", "baseline"}
-        kind = getattr(report, "kind", type(report).__name__).removesuffix("Report")
-        self._line(
-            f"{kind}Summary", {name: value for field, name, value in _fields(report) if field not in left_out}
-        )
+        self._written.add(rows)
+        self._rest(f"{getattr(report, 'kind', type(report).__name__).removesuffix('Report')}Summary", report)
 
 
 WRITERS: Final[Mapping[str, Callable[[BinaryIO, RunOptions], EndWriter]]] = {

@@ -1,21 +1,18 @@
-"""The rows of a report: which list holds them, which a person sees, and where they wait for what stands before them."""
+"""The rows of a report: which list holds them, which a person sees, and the forms that have nothing else."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
-from typing import IO, Any, BinaryIO, Final
+from collections.abc import Iterable
+from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from etcdfix.inputs.temporary import temporary_directory, temporary_file
 from etcdfix.model.model import Outcome
 from etcdfix.report.document import Document
 from etcdfix.report.model import Finding
 from etcdfix.text.safetext import WITHHELD, key_word, safe_json, safe_text
-
-_PIECE_BYTES: Final = 1 << 20
 
 
 def rows_field(report: object) -> str:
@@ -62,46 +59,6 @@ class ShownRows(EndWriter):
             report = msgspec.structs.replace(report, **{rows_field(report): rows})
         document: Document = report.document()
         return document
-
-
-class WaitingLines:
-    """Encoded rows, one per line, in an unlinked temporary file that is made when the first one comes."""
-
-    def __init__(self) -> None:
-        self.file: IO[bytes] | None = None
-
-    def append(self, line: bytes) -> None:
-        """Keep one row.
-
-        Raises:
-            OSError: There is no room; it names the directory of temporary files.
-        """
-        if self.file is None:
-            self.file = temporary_file()
-        try:
-            self.file.write(line + b"\n")
-        except OSError as exc:  # not that of the report itself, which may lie on another disk
-            raise OSError(exc.errno, exc.strerror, temporary_directory()) from exc
-
-    def joined(self, between: bytes) -> Iterator[bytes]:
-        """Yield all lines in large pieces, with this in the place of what ends a line, and let go of the file."""
-        if self.file is None:
-            return
-        with self.file as file:
-            file.seek(0)
-            end = b""  # of the last line: nothing stands behind that
-            while piece := file.read(_PIECE_BYTES):
-                lines = end + piece
-                end = b"\n" if lines.endswith(b"\n") else b""
-                yield lines.removesuffix(end).replace(b"\n", between)
-
-    def lines(self) -> Iterator[bytes]:
-        """Yield every line, and let go of the file."""
-        if self.file is None:
-            return
-        with self.file as file:
-            file.seek(0)
-            yield from file
 
 
 _NO_CELL: Final = frozenset({"breaks_responses", "group_version_kind", "evidence", "remedies"})

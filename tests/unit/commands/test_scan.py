@@ -13,14 +13,13 @@ import pytest
 
 from etcdfix.cli.look import ExitCode, scan_exit_code
 from etcdfix.commands.scan import ScanRequest, ScanResult, run_scan
-from etcdfix.examine.spool import Spool
-from etcdfix.examine.verdicts.kinds import Part
-from etcdfix.model.errors import ConfigurationError, SourceUnreachable
+from etcdfix.model.errors import ConfigurationError, SourceError, SourceUnreachable
 from etcdfix.model.model import Outcome, StoredValue
 from etcdfix.model.scope import ScopeRequest
 from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.model import NewFindings
 from etcdfix.report.render import SCAN_FORMS
+from etcdfix.report.rows import SortedRows
 from etcdfix.report.saved_report import load_baseline
 from etcdfix.report.scan import found_line
 from etcdfix.text.commands import RunOptions
@@ -480,24 +479,13 @@ def test_findings_and_statuses_stand_in_the_order_of_the_keys_although_some_wait
     assert fields == [f"/registry/secrets/shop/{number:03}" for number in range(7)] + [""]
 
 
-def test_order_is_given_up_where_there_is_no_room_and_that_is_said(monkeypatch: Patch) -> None:
-    full = OSError(28, "No space left on device")
+def test_no_room_for_findings_is_an_error(monkeypatch: Patch) -> None:
+    def no_room(_rows: Any, _turn: bytes, _row: Any) -> None:
+        raise SourceError("no room")
 
-    def append(spool: Any, value: Any) -> None:
-        if not isinstance(value, StoredValue | Part):
-            raise full
-        original(spool, value)
-
-    original = Spool.append
-    monkeypatch.setattr(Spool, "append", append)
-    short = b"k8s:enc:aesgcm:v1:key1:short"
-    entries = [("a", 1, gcm("a", OTHER)), ("b", 2, short), ("c", 3, short)]
-    reporter, result = scan(Records(*entries), config=GCM)
-    assert [key.rpartition("/")[2] for key in reporter.findings] == ["b", "c", "a"]
-    assert result.problems == [
-        "findings are not all in the order of their keys: no room in the temporary directory"
-    ]
-    assert not result.report.complete
+    monkeypatch.setattr(SortedRows, "add", no_room)
+    with pytest.raises(SourceError, match="no room"):
+        scan(Records(("a", 1, gcm("a", OTHER))), config=GCM)
 
 
 def flipped(name: str) -> bytes:

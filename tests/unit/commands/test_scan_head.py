@@ -14,8 +14,8 @@ import pytest
 
 from etcdfix.commands.scan import ScanRequest, run_scan
 from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.examine import spool
 from etcdfix.model.scope import ScopeRequest
+from etcdfix.report import rows
 from etcdfix.report.render import SCAN_FORMS
 from etcdfix.report.saved_report import Baseline, load_baseline
 from etcdfix.text.commands import RunOptions
@@ -156,22 +156,6 @@ def test_findings_behind_a_lost_key_stay_in_order_and_keep_their_remedies() -> N
     assert [bool(f["remedies"]) for f in document["findings"]] == [True, True] + [False] * 20 + [True]
 
 
-def test_without_room_to_wait_each_finding_keeps_its_remedies(monkeypatch: Patch) -> None:
-    from etcdfix.commands.scanning import pipeline as module
-
-    class Full(module.Spool):  # type: ignore[name-defined,misc]
-        def append(self, value: Any) -> None:
-            if self.count == 7:
-                raise OSError
-            super().append(value)
-
-    monkeypatch.setattr(module, "Spool", Full)
-    document = report(lost(20) | readable(2))
-    assert len(document["findings"]) == 20
-    assert all(finding["remedies"] for finding in document["findings"])
-    assert len(document["summary"]["key_loss"]) == 1
-
-
 def test_a_definition_goes_before_a_lost_key_and_both_before_one_object() -> None:
     damaged = crd()[:40]
     document = report(lost(50) | {CRD_KEY: damaged})
@@ -218,7 +202,7 @@ def test_without_a_configuration_it_is_asked_for_with_the_same_scope() -> None:
 
 def test_memory_stays_flat_over_a_lost_key(monkeypatch: Patch) -> None:
     made = []
-    monkeypatch.setattr(spool, "_MEMORY_BYTES", 1 << 16)
+    monkeypatch.setattr(rows, "_MEMORY_BYTES", 1 << 16)
     make = tempfile.TemporaryFile
 
     def counted(*args: Any, **options: Any) -> Any:

@@ -17,7 +17,7 @@ from etcdfix.model.model import (
     ServerBehaviour,
 )
 from etcdfix.report.finding import finding_from, is_finding, status_cause
-from etcdfix.report.model import Finding, FindingEvidence, ValueKind
+from etcdfix.report.model import Finding, ValueKind
 from etcdfix.report.render.machine import Encoder
 from etcdfix.text.commands import RunOptions
 from tests.support.examinations import SECRET_BYTES, examination, readable
@@ -44,7 +44,7 @@ def test_every_field() -> None:
         group_version_kind=ValueKind("apps", "v1", "Deployment"), readable_until="1.35", mod_revision=7,
         create_revision=5, version=2, lease="7f00aa", value_size=len(SECRET_BYTES),
         value_sha256="sha256:" + hashlib.sha256(SECRET_BYTES).hexdigest(),
-        evidence=[FindingEvidence("check", "failed", "why")], remedies=[], baseline=True, severity="breaks-now",
+        evidence=[Evidence("check", "failed", "why")], remedies=[], baseline=True, severity="breaks-now",
         rule="secrets,configmaps", key_fingerprint="fp:1", stale=False,
     )  # fmt: skip
 

@@ -11,11 +11,10 @@ import msgspec
 import pytest
 
 from etcdfix.examine.verdicts.causes import Cause
-from etcdfix.examine.verdicts.key_loss import KeyCounter
 from etcdfix.model.model import Outcome
 from etcdfix.report.advice.ways import WayKind
 from etcdfix.report.finding import finding_from
-from etcdfix.report.groups import Groups, Member, where
+from etcdfix.report.groups import Groups, where
 from etcdfix.report.model import Finding, LostKey, Remedy, Summary
 from etcdfix.report.render.text import TextWriter, text_lines
 from etcdfix.report.scan import ScanReport
@@ -42,7 +41,7 @@ def many(number: int) -> tuple[Groups, int]:
     groups, total = Groups(), 0
     for at in range(number):
         for _ in range(at % 3 + 1):
-            groups.add(finding(f"/registry/secrets/shop/w-{at}", transformer=f"aescbc/v1/k{at}"), Member(NOW))
+            groups.add(finding(f"/registry/secrets/shop/w-{at}", transformer=f"aescbc/v1/k{at}"), NOW)
             total += 1
     return groups, total
 
@@ -56,7 +55,7 @@ def report(groups: Groups, total: int, **changes: Any) -> ScanReport:
         next=Remedy("Find the original key in a backup", explain(b"/registry/secrets/shop/web")),
         key_loss=[LOST, LOST, LOST],
     )
-    summary.groups, _way = groups.summed(KeyCounter())
+    summary.groups = groups.published()
     return conclusion(summary, **changes)
 
 
@@ -82,14 +81,15 @@ def test_the_first_screen_has_24_lines_and_its_counts_add_up(number: int, reason
 
 def test_a_group_counts_resources_and_namespaces_and_keeps_the_most_urgent_as_its_example() -> None:
     groups = Groups()
-    groups.add(finding("/registry/secrets/pay/b", namespace="pay"), Member(LATER))
-    groups.add(finding("/registry/secrets/shop/a", severity="breaks-now"), Member(NOW, way(WayKind.CURE)))
     other = finding("/registry/apps/d", group="apps", resource="deployments", severity="breaks-now")
-    groups.add(other, Member(NOW, way(WayKind.CURE)))
-    groups.add(finding("/registry/secrets/shop/c"), Member(NOW, way(WayKind.CURE)))
-    found, first = groups.summed(KeyCounter())
+    groups.add(finding("/registry/apps/a", group="apps", resource="deployments"), LATER, way(WayKind.CURE))
+    groups.add(other, NOW, way(WayKind.CURE))
+    groups.add(finding("/registry/secrets/pay/b", namespace="pay"), LATER)
+    groups.add(finding("/registry/secrets/shop/a", severity="breaks-now"), NOW, way(WayKind.CURE))
+    groups.add(finding("/registry/secrets/shop/c"), NOW, way(WayKind.CURE))
+    found, first = groups.published(), groups.first_way
     (group, without) = found
-    assert (group.count, group.by_resource) == (3, {"secrets": 2, "deployments.apps": 1})
+    assert (group.count, group.by_resource) == (4, {"deployments.apps": 2, "secrets": 2})
     assert (group.namespaces, group.example, group.severity) == (1, "/registry/apps/d", "breaks-now")
     assert group.way is not None
     assert group.way.verb == "cure"
@@ -107,10 +107,10 @@ def test_a_group_counts_resources_and_namespaces_and_keeps_the_most_urgent_as_it
 )  # fmt: skip
 def test_what_makes_another_group(other: dict[str, Any]) -> None:
     groups = Groups()
-    groups.add(finding(), Member(NOW))
-    groups.add(finding(**other), Member(NOW))
-    groups.add(finding(), Member(NOW, way(WayKind.FIX)))
-    assert [group.count for group in groups.summed(KeyCounter())[0]] == [1, 1, 1]
+    groups.add(finding(), NOW)
+    groups.add(finding(**other), NOW)
+    groups.add(finding(), NOW, way(WayKind.FIX))
+    assert [group.count for group in groups.published()] == [1, 1, 1]
 
 
 def test_the_worst_goes_first_then_what_is_new_then_what_is_larger() -> None:
@@ -119,11 +119,11 @@ def test_the_worst_goes_first_then_what_is_new_then_what_is_larger() -> None:
         ("harmless", 5, LATER, False), ("known", 4, NOW, True), ("few", 1, NOW, False), ("more", 2, NOW, False),
     ):  # fmt: skip
         for _ in range(number):
-            groups.add(finding(transformer=name, baseline=known), Member(rank))
+            groups.add(finding(transformer=name, baseline=known), rank)
     undetermined = finding(outcome="undetermined", cause="kms-unreachable", severity=None)
-    groups.add(undetermined, Member(None, way(WayKind.CURE)))
-    groups.add(finding(outcome="readable"), Member())
-    found, first = groups.summed(KeyCounter())
+    groups.add(undetermined, None, way(WayKind.CURE))
+    groups.add(finding(outcome="readable"))
+    found, first = groups.published(), groups.first_way
     assert [group.transformer for group in found[:-1]] == ["more", "few", "known", "harmless"]
     assert found[-1].outcome == "undetermined"
     assert first is None  # nothing is proven wrong with that
@@ -133,8 +133,8 @@ def test_the_worst_goes_first_then_what_is_new_then_what_is_larger() -> None:
 def test_what_finds_no_group_of_its_own_is_counted_all_the_same() -> None:
     groups = Groups(most=2)
     for at in range(7):
-        groups.add(finding(f"/registry/secrets/shop/w-{at}", transformer=f"t{at}"), Member(NOW))
-    found = groups.summed(KeyCounter())[0]
+        groups.add(finding(f"/registry/secrets/shop/w-{at}", transformer=f"t{at}"), NOW)
+    found = groups.published()
     assert sorted(group.count for group in found) == [1, 1, 5]
     assert next(group for group in found if group.count == 5).cause == OTHERS
 
@@ -150,8 +150,8 @@ def test_what_was_not_counted_is_never_told_as_none(
     monkeypatch.setattr("etcdfix.report.groups._MOST_NAMES", room)
     groups = Groups()
     for namespace in "aabc":
-        groups.add(finding(namespace=namespace), Member(NOW))
-    (group,) = groups.summed(KeyCounter())[0]
+        groups.add(finding(namespace=namespace), NOW)
+    (group,) = groups.published()
     assert (group.namespaces, group.first_namespaces, sum(group.by_resource.values())) == (None, named, 4)
     assert where(group) == told
 
@@ -162,14 +162,14 @@ def test_memory_is_bounded_by_groups_and_names_not_by_findings() -> None:
     def add(start: int, count: int) -> int:
         tracemalloc.start()
         for at in range(start, start + count):
-            groups.add(finding(f"/r/{at}", namespace=f"n-{at % 50}", transformer=f"t{at}"), Member(NOW))
+            groups.add(finding(f"/r/{at}", namespace=f"n-{at % 50}", transformer=f"t{at}"), NOW)
         size = tracemalloc.get_traced_memory()[0]
         tracemalloc.stop()
         return size
 
     add(0, 500)
     assert add(500, 2_000) < 20_000
-    assert sum(group.count for group in groups.summed(KeyCounter())[0]) == 2_500
+    assert sum(group.count for group in groups.published()) == 2_500
 
 
 def test_wide_shows_what_is_wrong_before_warnings() -> None:

@@ -22,8 +22,6 @@ from tests.support.objects import KEY_2, aescbc
 from tests.support.reports import conclusion, header
 
 HEAD: dict[str, Any] = {
-    "apiVersion": "etcdfix/v1",
-    "kind": "ScanReport",
     **msgspec.to_builtins(header(encryption_config=None)),
 }
 

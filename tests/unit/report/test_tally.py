@@ -9,44 +9,48 @@ from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.damage import Damage
 from etcdfix.examine.verdicts.examination import Examination, PlainCount
 from etcdfix.model.model import Evidence, Outcome, ServerBehaviour
-from etcdfix.report.model import TransformerSummary
-from etcdfix.report.tally import CAP, MAX_NAMES, OTHERS, Tally
-from tests.support.examinations import examination, readable
+from etcdfix.report.finding import CAP, Statuses, finding_from
+from etcdfix.report.model import Status, TransformerSummary
+from etcdfix.report.tally import MAX_NAMES, OTHERS, Tally
+from tests.support.examinations import LAYOUT, examination, readable
 from tests.support.memory_source import stored
-from tests.support.reports import count, new_tally
 
 
 def broken(count: int, resource: str = "secrets") -> list[Examination]:
     return [examination(f"/registry/{resource}/shop/web-{n:04}") for n in range(count)]
 
 
-def tally_of(found: list[Examination], *, max_causes: int = CAP) -> Tally:
-    tally = new_tally(max_causes=max_causes)
+def tally_of(found: list[Examination]) -> Tally:
+    tally = Tally()
     for one in found:
-        count(tally, one)
+        tally.add(one)
     return tally
 
 
+def statuses_of(found: list[Examination]) -> list[Status]:
+    statuses = Statuses(CAP, LAYOUT)
+    for one in found:
+        statuses.add(one.directory, finding_from(one))
+    return statuses.published()
+
+
 def test_the_cap_is_counted_per_resource() -> None:
-    statuses = tally_of(broken(101, "pods") + broken(100)).statuses()
+    statuses = statuses_of(broken(101, "pods") + broken(100))
     assert [(s.details.kind, len(s.details.causes)) for s in statuses] == [("pods", 101), ("secrets", 100)]
 
 
 def test_only_what_the_server_calls_corrupt_is_in_a_status() -> None:
-    tally = tally_of(
-        [
-            examination(outcome=outcome, cause=cause, apiserver=apiserver)
-            for outcome, cause, apiserver in (
-                (Outcome.INCONSISTENT, Cause.INVALID_UTF8, ServerBehaviour.SERVES),
-                (Outcome.INCONSISTENT, Cause.RAW_JSON_INVALID, ServerBehaviour.BREAKS_LIST),
-                (Outcome.DECODE_FAILURE, Cause.EMPTY_VALUE, ServerBehaviour.SERVES_EMPTY),
-                (Outcome.UNDETERMINED, Cause.KMS_UNREACHABLE, ServerBehaviour.NOT_ASKED),
-                (Outcome.READABLE, None, ServerBehaviour.SERVES),
-            )
-        ]
-    )
-    assert tally.statuses() == []
-    assert tally.summary().keys == 5
+    found = [
+        examination(outcome=outcome, cause=cause, apiserver=apiserver)
+        for outcome, cause, apiserver in (
+            (Outcome.INCONSISTENT, Cause.INVALID_UTF8, ServerBehaviour.SERVES),
+            (Outcome.INCONSISTENT, Cause.RAW_JSON_INVALID, ServerBehaviour.BREAKS_LIST),
+            (Outcome.DECODE_FAILURE, Cause.EMPTY_VALUE, ServerBehaviour.SERVES_EMPTY),
+            (Outcome.UNDETERMINED, Cause.KMS_UNREACHABLE, ServerBehaviour.NOT_ASKED),
+            (Outcome.READABLE, None, ServerBehaviour.SERVES),
+        )
+    ]
+    assert statuses_of(found) == []
 
 
 def everything() -> list[Examination]:
@@ -146,7 +150,7 @@ def test_plain_values_count_as_if_each_had_been_added(transformer: str, stale: b
         )
         for revision in (9, 3, 5)
     ]
-    each, together = tally_of(values), new_tally(max_causes=CAP)
+    each, together = tally_of(values), Tally()
     one = values[0]
     for count_, first, last in ((2, 3, 9), (1, 5, 5)):
         together.add_plain(

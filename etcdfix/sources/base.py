@@ -157,6 +157,10 @@ class Source(Protocol):
         self.close()
 
 
+def tell_nobody(_notice: str) -> None:
+    """Take a notice that nobody wants."""
+
+
 class ProblemList:
     """What a source could not read, as distinct sentences for a report: the first hundred, and how many more."""
 

@@ -21,7 +21,7 @@ from typing import Final
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import KeptRevision, Revision, StoredValue
 from etcdfix.model.storagekey import API_SERVICE_PATH, CRD_PATH, display
-from etcdfix.sources.base import DAMAGE_NOTE, ProblemList, Segment, Source, SourceDescription
+from etcdfix.sources.base import DAMAGE_NOTE, ProblemList, Segment, Source, SourceDescription, tell_nobody
 from etcdfix.sources.errors import RevisionCompacted
 from etcdfix.sources.kinetable import COMPACT_ROW, KineTable, Row
 from etcdfix.text.words import counted
@@ -33,10 +33,6 @@ second, in a form of its own."""
 
 _DEFINITIONS: Final = (f"/{CRD_PATH}/".encode(), f"/{API_SERVICE_PATH}/".encode())
 """Read before one object is shown: what is missing of them is no problem of that object."""
-
-
-def _ignore(_notice: str) -> None:
-    return
 
 
 def _each_once(tell: Callable[[str], None]) -> Callable[[str], None]:
@@ -64,6 +60,9 @@ class KineSource(Source):
             incomplete.
         on_notice: Told, in one sentence each, what a person should know.
 
+    Attributes:
+        revision: The revision that is read at.
+
     Raises:
         NotAKineFile: No such file, or not kine's.
         RevisionCompacted: ``revision`` does not exist yet.
@@ -75,9 +74,9 @@ class KineSource(Source):
         path: Path,
         *,
         revision: int = 0,
-        on_notice: Callable[[str], None] = _ignore,
+        on_notice: Callable[[str], None] = tell_nobody,
     ) -> None:
-        self._path = path
+        self.path = path
         self._on_notice = _each_once(on_notice)
         self._problems = ProblemList()
         self._table = KineTable(path)
@@ -96,13 +95,13 @@ class KineSource(Source):
     def _pin(self, revision: int) -> None:
         if revision > self._newest:
             raise RevisionCompacted(
-                f"{self._path}: revision {revision} does not exist yet: the newest is {self._newest}",
+                f"{self.path}: revision {revision} does not exist yet: the newest is {self._newest}",
                 revision=revision,
                 compacted=self._compacted,
                 current=self._newest,
                 hint="leave --revision out to read the newest",
             )
-        self._revision = revision or self._newest
+        self.revision = revision or self._newest
 
     def again(self) -> KineSource:
         """Return a source over the same path as it stands now, at its newest revision; never older than the call.
@@ -115,17 +114,7 @@ class KineSource(Source):
             NotAKineFile: The file is gone, or is not kine's any more.
             SourceError: It cannot be read, or there is no room for the copy.
         """
-        return KineSource(self._path, on_notice=self._on_notice)
-
-    @property
-    def path(self) -> Path:
-        """The file that was named."""
-        return self._path
-
-    @property
-    def revision(self) -> int:
-        """The revision that is read at."""
-        return self._revision
+        return KineSource(self.path, on_notice=self._on_notice)
 
     # The protocol
 
@@ -140,11 +129,11 @@ class KineSource(Source):
             integrity = _NO_LOG if copy.log_missing else "written without a -wal"
         return SourceDescription(
             type="kine",
-            path=str(self._path),
+            path=str(self.path),
             endpoints=None,
-            revision=self._revision,
+            revision=self.revision,
             single_revision=True,
-            segments=(Segment(from_key="", revision=self._revision),),
+            segments=(Segment(from_key="", revision=self.revision),),
             cluster_id=None,
             sha256=f"sha256:{copy.sha256()}",
             etcd_version=None,
@@ -156,17 +145,17 @@ class KineSource(Source):
 
         Rows that cannot be read become problems, and what comes behind them is read all the same.
         """
-        if self._revision < self._compacted and not prefix.endswith(_DEFINITIONS):
+        if self.revision < self._compacted and not prefix.endswith(_DEFINITIONS):
             self._problems.add(
-                f"revision {self._revision} was compacted, up to {self._compacted}: what has no row and no old_value "
+                f"revision {self.revision} was compacted, up to {self._compacted}: what has no row and no old_value "
                 "from then is missing"
             )
         read = 0
         try:
-            for key, newest, following in self._table.names(prefix, self._revision):
+            for key, newest, following in self._table.names(prefix, self.revision):
                 read += 1
                 try:
-                    found = self._stood(key, self._revision, newest, following)
+                    found = self._stood(key, self.revision, newest, following)
                 except RevisionCompacted:
                     continue  # told once, for all
                 except SourceError as exc:
@@ -186,7 +175,7 @@ class KineSource(Source):
             RevisionCompacted: The row that stood then is gone, and nothing says what it held.
             SourceError: It cannot be read.
         """
-        return self._stood(key, self._revision, *self._table.around(key, self._revision))
+        return self._stood(key, self.revision, *self._table.around(key, self.revision))
 
     def before(self, key: bytes, revision: int) -> StoredValue | None:
         """Return what a key held just before a main revision; None where it held nothing, or that is not kept."""
@@ -226,7 +215,7 @@ class KineSource(Source):
         for _, of_one_key in groupby(rows, key=lambda row: row.name):
             standing: StoredValue | None = None
             for kept in self._events(of_one_key):
-                if kept.revision.main <= self._revision:
+                if kept.revision.main <= self.revision:
                     if standing is not None:
                         yield standing
                     standing = kept.stored
@@ -266,7 +255,7 @@ class KineSource(Source):
 
     def _gone(self, key: bytes, revision: int) -> RevisionCompacted:
         return RevisionCompacted(
-            f"{self._path}: what {display(key)} held at revision {revision} is not kept: it was compacted, up to "
+            f"{self.path}: what {display(key)} held at revision {revision} is not kept: it was compacted, up to "
             f"{self._compacted}",
             revision=revision,
             compacted=self._compacted,

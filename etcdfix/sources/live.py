@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import KeptRevision, Revision, StoredValue
 from etcdfix.model.storagekey import display
-from etcdfix.sources.base import Segment, Source, SourceDescription
+from etcdfix.sources.base import ProblemList, Segment, Source, SourceDescription, tell_nobody
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.errors import RevisionCompacted
 from etcdfix.sources.etcd.client import EtcdClient, Pending
@@ -38,22 +38,22 @@ _PAGE_EXTRA_SECONDS: Final = 15.0
 _LESS_AFTER_A_TIME_OUT: Final = 8
 """A page that took too long is divided by this: three time-outs in a row lead to single keys."""
 
-_HISTORY_ATTEMPTS: Final = 3
+_WATCH_ATTEMPTS: Final = 3
 """A compaction or a lost member before the first revision has come makes it start afresh, this often in all."""
 
 _SUPERSEDED_SECONDS: Final = 600.0
 """For everything that was written since the compaction: a busy cluster writes for ten minutes before it compacts."""
 
 
-def _ignore(_notice: str) -> None:
-    return
+_T = TypeVar("_T")
 
 
 class LiveSource(Source):
     """The keys of a running etcd at one revision.
 
-    Whatever asks etcd raises ``SourceUnreachable`` where nobody answers, and ``SourceDenied`` where the user may not
-    read that.
+    Whatever asks etcd raises ``SourceUnreachable`` where nobody answers, ``SourceDenied`` where the user may not
+    read that, ``RevisionCompacted`` where the revision is gone or does not exist yet, and ``ClusterMismatch`` where
+    another cluster answers.
 
     Args:
         connection: How to reach it.
@@ -62,6 +62,9 @@ class LiveSource(Source):
         on_notice: Told, in one sentence each, what a person should know while work goes on.
         of_member: Id of the member whose own copy is read: serializably, and no other member's answer counts. 0 for
             what the cluster agreed on. The history of a key is that of the cluster in either case.
+
+    Attributes:
+        client: The connection, for questions that are not about keys.
 
     Raises:
         ConfigurationError: An endpoint or a TLS file makes no sense.
@@ -76,38 +79,28 @@ class LiveSource(Source):
         *,
         revision: int = 0,
         storage_prefix: bytes = b"",
-        on_notice: Callable[[str], None] = _ignore,
+        on_notice: Callable[[str], None] = tell_nobody,
         of_member: int = 0,
     ) -> None:
-        self._connection = connection
+        self.endpoints = connection.endpoints
         self._page_seconds = connection.command_timeout_seconds + _PAGE_EXTRA_SECONDS
         self._of_member = of_member
         self._on_notice = on_notice
         self._asked_revision = revision
         self._revision = revision
         self._segments: list[tuple[bytes, int]] = []
-        self._problems: list[str] = []
+        self._problems = ProblemList()
         self._anything_read = False
         self._page = PageSize()
         self._everything = b""
         self._limits_told = False
-        self._client = EtcdClient(connection, on_notice=on_notice)
+        self.client = EtcdClient(connection, on_notice=on_notice)
         if storage_prefix:
             try:
                 self._everything = b"" if self._may_read_all() else storage_prefix
             except BaseException:
                 self.close()
                 raise
-
-    @property
-    def client(self) -> EtcdClient:
-        """The connection, for questions that are not about keys."""
-        return self._client
-
-    @property
-    def endpoints(self) -> tuple[str, ...]:
-        """As given."""
-        return self._connection.endpoints
 
     # The protocol
 
@@ -121,9 +114,9 @@ class LiveSource(Source):
             revision=self._revision or (self._segments[-1][1] if self._segments else 0),
             single_revision=len(self._segments) <= 1,
             segments=tuple(Segment(display(key), revision) for key, revision in self._segments),
-            cluster_id=f"{self._client.cluster_id:x}" if self._client.cluster_id else None,
+            cluster_id=f"{self.client.cluster_id:x}" if self.client.cluster_id else None,
             sha256=None,
-            etcd_version=self._client.current_version() or None,
+            etcd_version=self.client.current_version() or None,
             limited_to=display(self._everything),
         )
 
@@ -133,12 +126,6 @@ class LiveSource(Source):
         A page that cannot be had from any endpoint ends the iteration and becomes a problem, once anything
         at all has been read. Where the user may read no more than the storage prefix, no prefix at all means that one,
         and a notice says so.
-
-        Raises:
-            SourceUnreachable: Nobody answers, and nothing was read yet.
-            SourceDenied: The user may not read the range, and nothing was read yet.
-            RevisionCompacted: The revision asked for is gone, or does not exist yet.
-            ClusterMismatch: An answer came from another cluster.
         """
         if not prefix and self._everything:
             prefix = self._everything
@@ -153,7 +140,7 @@ class LiveSource(Source):
                     pending.cancel()
                     pending = self._ask(start, reach.guess)
                 try:
-                    found, raw = self._client.answer(pending)
+                    found, raw = self.client.answer(pending)
                     self._require_member(found)
                 except CallFailed as failed:
                     pending = None
@@ -193,25 +180,16 @@ class LiveSource(Source):
                 pending.cancel()
 
     def get(self, key: bytes) -> StoredValue | None:
-        """Return one key's value at the pinned revision, or None.
-
-        Raises:
-            SourceUnreachable: Nobody answers.
-            SourceDenied: The user may not read the key.
-            RevisionCompacted: The revision asked for is gone, or does not exist yet.
-        """
+        """Return one key's value at the pinned revision, or None."""
         while True:
-            request = self._range(key=key, revision=self._revision)
             try:
-                found = self._client.call(RANGE, request)
-                self._require_member(found)
+                found = self._read(key=key)
             except CallFailed as failed:
-                if self._may_move_on(failed.failure):
-                    self._revision = 0
-                    continue
-                raise self._as_error(failed.failure) from failed
-            self._note_revision(found.header.revision, key)
-            return stored_of(found.kvs[0]) if found.kvs else None
+                if not self._moves_on(failed.failure):
+                    raise self._as_error(failed.failure) from failed
+            else:
+                self._note_revision(found.header.revision, key)
+                return stored_of(found.kvs[0]) if found.kvs else None
 
     def before(self, key: bytes, revision: int) -> StoredValue | None:
         """Return what a key held just before a main revision; None where it held nothing, or etcd compacted it."""
@@ -226,20 +204,20 @@ class LiveSource(Source):
         return found is not None and not found.kvs
 
     def _kept_at(self, key: bytes, revision: int, *, keys_only: bool = False) -> Any | None:
-        request = message("RangeRequest")(key=key, revision=revision, keys_only=keys_only)
-        try:
-            return self._client.call(RANGE, request)
-        except CallFailed as failed:
-            if failed.failure.kind is FailureKind.COMPACTED:
+        with self._own_errors():
+            try:
+                return self.client.call(
+                    RANGE, message("RangeRequest")(key=key, revision=revision, keys_only=keys_only)
+                )
+            except CallFailed as failed:
+                if failed.failure.kind is not FailureKind.COMPACTED:
+                    raise
                 return None
-            raise self._as_error(failed.failure) from failed
 
     def compacted_revision(self) -> int | None:
         """Return the oldest revision that etcd keeps; 0 where nothing was compacted."""
-        try:
-            return compacted_revision(self._client, self._everything or b"\0", self._page_seconds)
-        except CallFailed as failed:
-            raise self._as_error(failed.failure) from failed
+        with self._own_errors():
+            return compacted_revision(self.client, self._everything or b"\0", self._page_seconds)
 
     @property
     def reads_all(self) -> bool:
@@ -252,84 +230,61 @@ class LiveSource(Source):
         self._segments = []
 
     def written(self, since: int, until: int) -> Iterator[tuple[bytes, StoredValue | None, int]]:
-        """Yield (key, what was put or None where it was deleted, revision) of all that was written between revisions.
-
-        What came beyond ``until`` in the same answer is yielded too.
-
-        Raises:
-            RevisionCompacted: etcd compacted it before it was told.
-            SourceError: The watch broke, or lags behind.
-        """
-        try:
+        """Yield (key, what was put or None where it was deleted, revision) of each write between two revisions."""
+        with self._own_errors():
             for event in watch_written(
-                self._client, since=since, until=until, timeout_seconds=self._page_seconds
+                self.client, since=since, until=until, timeout_seconds=self._page_seconds
             ):
                 stored = None if event.type == EVENT_DELETE else stored_of(event.kv)
                 yield event.kv.key, stored, event.kv.mod_revision
-        except CallFailed as failed:
-            raise self._as_error(failed.failure) from failed
 
     def history(self, key: bytes) -> Iterator[KeptRevision]:
         """Yield every revision of ``key`` that is still kept, oldest first, up to the pinned one.
 
         etcd has no request for this. What lies above the compacted revision comes from a watch that starts
         there; what lay there at that moment comes from a read at that very revision.
-
-        Raises:
-            SourceUnreachable: Nobody answers, or the watch ended early.
-            SourceDenied: The user may not read the key.
-            RevisionCompacted: The revision asked for is gone, or does not exist yet.
         """
-        begun = False
-        for attempt in range(1, _HISTORY_ATTEMPTS + 1):
+
+        def watch() -> Iterator[tuple[int, Any | None]]:
             newest = self.get(key)
-            try:
-                for revision, value in watch_history(
-                    self._client,
-                    key,
-                    until=self._revision,
-                    last=newest.mod_revision if newest is not None else 0,
-                    timeout_seconds=self._page_seconds,
-                ):
-                    begun = True
-                    yield KeptRevision(Revision(revision, 0), stored_of(value) if value is not None else None)
-            except CallFailed as failed:
-                again = failed.failure.kind in _ANOTHER_ATTEMPT or self._may_move_on(failed.failure)
-                if begun or not again or attempt == _HISTORY_ATTEMPTS:
-                    raise self._as_error(failed.failure) from failed
-            else:
-                return
+            last = newest.mod_revision if newest is not None else 0
+            return watch_history(
+                self.client, key, until=self._revision, last=last, timeout_seconds=self._page_seconds
+            )
+
+        for revision, value in self._begun_afresh(watch):
+            yield KeptRevision(Revision(revision, 0), stored_of(value) if value is not None else None)
 
     def superseded(self) -> Iterator[StoredValue]:
-        """Yield every value that is still kept and is no longer the current one of its key.
+        """Yield every value that is still kept and is no longer the current one of its key."""
 
-        Raises:
-            SourceUnreachable: Nobody answers, or the watch ended early.
-            SourceDenied: The user may not read the keys.
-            RevisionCompacted: etcd compacted meanwhile.
-        """
-        begun = False
-        for attempt in range(1, _HISTORY_ATTEMPTS + 1):
-            try:
-                for value in watch_superseded(
-                    self._client,
-                    bounds_of(self._everything),
-                    until=self.describe().revision,
-                    timeout_seconds=_SUPERSEDED_SECONDS,
-                ):
-                    begun = True
-                    yield stored_of(value)
-            except CallFailed as failed:
-                if begun or failed.failure.kind not in _ANOTHER_ATTEMPT or attempt == _HISTORY_ATTEMPTS:
-                    raise self._as_error(failed.failure) from failed
-            else:
-                return
+        def watch() -> Iterator[Any]:
+            bounds, until = bounds_of(self._everything), self.describe().revision
+            return watch_superseded(self.client, bounds, until=until, timeout_seconds=_SUPERSEDED_SECONDS)
+
+        yield from map(stored_of, self._begun_afresh(watch))
+
+    def _begun_afresh(self, watch: Callable[[], Iterator[_T]]) -> Iterator[_T]:
+        """Yield what a watch brings; where it breaks before anything has come, begin it again, a few times."""
+        with self._own_errors():
+            for left in reversed(range(_WATCH_ATTEMPTS)):
+                begun = False
+                try:
+                    for each in watch():
+                        begun = True
+                        yield each
+                except CallFailed as failed:
+                    again = failed.failure.kind in _ANOTHER_ATTEMPT or self._moves_on(failed.failure)
+                    if begun or not again or not left:
+                        raise
+                else:
+                    return
 
     @contextmanager
     def aside(self) -> Iterator[None]:
         """Look up, inside, what no report rests on: a compaction moves neither revision nor segments of the read."""
         before = self._revision, self._segments, self._on_notice
-        self._segments, self._on_notice = [*self._segments], _ignore
+        self._segments, self._on_notice = [*self._segments], tell_nobody
         try:
             yield
         finally:
@@ -341,28 +296,26 @@ class LiveSource(Source):
         A majority of the members is asked: it is not less than what any of them had agreed on before.
         """
         request = message("RangeRequest")(key=self._everything or b"\0", count_only=True)
-        try:
-            return int(self._client.call(RANGE, request).header.revision)
-        except CallFailed as failed:
-            raise self._as_error(failed.failure) from failed
+        with self._own_errors():
+            return int(self.client.call(RANGE, request).header.revision)
 
     def estimate(self) -> int:
         """Return how many keys there are; 0 when etcd does not tell."""
         start, end = bounds_of(self._everything)
         request = message("RangeRequest")(key=start, range_end=end, count_only=True, revision=self._revision)
         try:
-            return int(self._client.call(RANGE, request).count)
+            return int(self.client.call(RANGE, request).count)
         except CallFailed:
             return 0
 
     @property
     def problems(self) -> list[str]:
         """Reasons why what was yielded is not everything."""
-        return self._problems
+        return self._problems.sentences()
 
     def close(self) -> None:
         """End all connections."""
-        self._client.close()
+        self.client.close()
 
     # What may be read
 
@@ -372,7 +325,7 @@ class LiveSource(Source):
         # At the first revision there is nothing; where that is compacted, the answer is just as good.
         request = message("RangeRequest")(key=start, range_end=end, limit=1, keys_only=True, revision=1)
         try:
-            self._client.call(RANGE, request)
+            self.client.call(RANGE, request)
         except CallFailed as failed:
             if failed.failure.kind in {FailureKind.UNREACHABLE, FailureKind.SILENT, FailureKind.ENDED}:
                 raise self._as_error(failed.failure) from failed
@@ -387,8 +340,13 @@ class LiveSource(Source):
 
     # Pages and what can happen to them
 
-    def _range(self, **fields: Any) -> Any:
-        return message("RangeRequest")(serializable=bool(self._of_member), **fields)
+    def _request(self, **fields: Any) -> Any:
+        return message("RangeRequest")(serializable=bool(self._of_member), revision=self._revision, **fields)
+
+    def _read(self, **fields: Any) -> Any:
+        found = self.client.call(RANGE, self._request(**fields))
+        self._require_member(found)
+        return found
 
     def _require_member(self, found: Any) -> None:
         """See that the member answered whose copy is read: an address may lead to several."""
@@ -398,8 +356,8 @@ class LiveSource(Source):
             raise CallFailed(Failure(FailureKind.UNREACHABLE, text))
 
     def _ask(self, start: bytes, end: bytes) -> Pending:
-        request = self._range(key=start, range_end=end, limit=self._page.limit, revision=self._revision)
-        return self._client.ask(RANGE, request, timeout_seconds=self._page_seconds)
+        request = self._request(key=start, range_end=end, limit=self._page.limit)
+        return self.client.ask(RANGE, request, timeout_seconds=self._page_seconds)
 
     def _note_revision(self, revision: int, key: bytes, *, whole_range: bool = False) -> None:
         """Take note of an answer: it pins the revision if none is, and may begin a segment."""
@@ -419,14 +377,15 @@ class LiveSource(Source):
         elif self._segments[-1][1] != self._revision:
             self._segments.append((key, self._revision))
 
-    def _may_move_on(self, failure: Failure) -> bool:
-        """Whether a newer revision helps: ours was compacted, and nobody asked for that very one."""
-        return failure.kind is FailureKind.COMPACTED and not self._asked_revision and self._revision != 0
+    def _moves_on(self, failure: Failure) -> bool:
+        """Go on at the newest revision where that helps: ours was compacted, and nobody asked for that very one."""
+        helps = failure.kind is FailureKind.COMPACTED and not self._asked_revision and self._revision != 0
+        self._revision = 0 if helps else self._revision
+        return helps
 
     def _recover(self, failure: Failure, prefix: bytes, start: bytes, end: bytes) -> bytes | None:
         """Decide how a scan goes on after a page failed: from which key, or not at all (None)."""
-        if self._may_move_on(failure):
-            self._revision = 0
+        if self._moves_on(failure):
             return start
         if failure.kind is FailureKind.TIMED_OUT and self._page.shrink(_LESS_AFTER_A_TIME_OUT):
             self._on_notice(Note(f"{failure.message}; asking for fewer keys at a time: {self._page.limit}"))
@@ -439,13 +398,10 @@ class LiveSource(Source):
         return None
 
     def _skip_oversized(self, prefix: bytes, start: bytes, end: bytes) -> bytes | None:
-        request = self._range(key=start, range_end=end, limit=1, keys_only=True, revision=self._revision)
         try:
-            found = self._client.call(RANGE, request)
-            self._require_member(found)
+            found = self._read(key=start, range_end=end, limit=1, keys_only=True)
         except CallFailed as failed:
-            if self._may_move_on(failed.failure):
-                self._revision = 0
+            if self._moves_on(failed.failure):
                 return start
             self._give_up(failed.failure, prefix, start)
             return None
@@ -454,12 +410,8 @@ class LiveSource(Source):
         if not found.kvs:
             return None
         key = found.kvs[0].key
-        self._note_problem(f"key {display(key)} was left out: its value is larger than we take")
+        self._problems.add(f"key {display(key)} was left out: its value is larger than we take")
         return after(key)
-
-    def _note_problem(self, problem: str) -> None:
-        if problem not in self._problems:  # a range may be read twice
-            self._problems.append(problem)
 
     def _give_up(self, failure: Failure, prefix: bytes, start: bytes) -> None:
         """Write down what is lost of a range, or raise if nothing at all was read so far."""
@@ -467,10 +419,17 @@ class LiveSource(Source):
             raise self._as_error(failure)
         if start == bounds_of(prefix)[0]:
             where = f"everything below {display(prefix)}" if prefix else "everything"
-            self._note_problem(f"lost {where}: {failure.message}")
+            self._problems.add(f"lost {where}: {failure.message}")
         else:
             # The start of a page is the key before it and a zero byte.
-            self._note_problem(f"lost after key {display(start[:-1])}: {failure.message}")
+            self._problems.add(f"lost after key {display(start[:-1])}: {failure.message}")
+
+    @contextmanager
+    def _own_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except CallFailed as failed:
+            raise self._as_error(failed.failure) from failed
 
     def _as_error(self, failure: Failure) -> SourceError:
         revision = self._asked_revision or self._revision
@@ -482,7 +441,7 @@ class LiveSource(Source):
             )
         # Without a wish it is our own pinned revision, which some members just do not have yet.
         if failure.kind is FailureKind.FUTURE_REVISION and self._asked_revision:
-            newest = max((status.revision for status in self._client.statuses()), default=0)
+            newest = max((status.revision for status in self.client.statuses()), default=0)
             return RevisionCompacted(
                 f"revision {revision} does not exist yet; the newest is {newest}",
                 revision=revision,

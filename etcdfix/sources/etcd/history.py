@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, Final
 
 from etcdfix.sources.etcd.client import EtcdClient
@@ -36,6 +36,13 @@ def watch_history(
 ) -> History:
     """Yield (main revision, record or None for a tombstone) of one key, oldest first.
 
+    Args:
+        client: Whom to ask.
+        key: The etcd key.
+        until: The newest revision that is wanted.
+        last: The revision of its newest value, 0 where it has none.
+        timeout_seconds: For the whole watch.
+
     Raises:
         CallFailed: Nobody could answer, the watch ended early, or ``until`` has been compacted.
     """
@@ -48,14 +55,12 @@ def watch_history(
                 return
         if compacted == until:
             return
-    requests = WatchRequests(key, compacted + 1, ask_progress=not last)
-    for event in _events(client, requests, until=until, timeout_seconds=timeout_seconds):
-        revision = event.kv.mod_revision
-        if revision > until:
-            return
-        yield revision, (None if event.type == EVENT_DELETE else event.kv)
-        if revision == last:
-            return
+    create = message("WatchCreateRequest")(key=key, start_revision=compacted + 1)
+    events = _events(
+        client, create, until=last or until, timeout_seconds=timeout_seconds, by_progress=not last
+    )
+    for event in events:
+        yield event.kv.mod_revision, (None if event.type == EVENT_DELETE else event.kv)
 
 
 def watch_superseded(
@@ -73,10 +78,11 @@ def watch_superseded(
     compacted = _compacted_before(client, key, until, timeout_seconds)
     if compacted == until:
         return
-    requests = WatchRequests(key, compacted + 1, ask_progress=True, range_end=range_end, previous=True)
-    for event in _events(client, requests, until=until, timeout_seconds=timeout_seconds):
-        if event.kv.mod_revision > until:
-            return
+    # Many large events can come together: in fragments none is too large for a message.
+    create = message("WatchCreateRequest")(
+        key=key, range_end=range_end, start_revision=compacted + 1, prev_kv=True, fragment=True
+    )
+    for event in _events(client, create, until=until, timeout_seconds=timeout_seconds, by_progress=True):
         if event.HasField("prev_kv"):
             yield event.prev_kv
         elif event.type == EVENT_DELETE or event.kv.version > 1:
@@ -84,28 +90,17 @@ def watch_superseded(
 
 
 def watch_written(client: EtcdClient, *, since: int, until: int, timeout_seconds: float) -> Iterator[Any]:
-    """Yield the event of each write after a revision, in their order, until everything up to another one has come.
+    """Yield the event of each write after a revision, in their order, up to another one.
 
     All of etcd is watched: every revision is the write of at least one key, so the event of a revision shows that
-    nothing up to it is still to come. What came beyond it in the same answer, which holds whole revisions, is yielded
-    too.
+    nothing up to it is still to come.
 
     Raises:
         CallFailed: Nobody could answer, the watch ended early, or what was written has been compacted.
     """
-    if since >= until:
-        return
-    requests = WatchRequests(b"\0", since + 1, ask_progress=False, range_end=b"\0")
-    with contextlib.closing(client.watch(iter(requests), timeout_seconds=timeout_seconds)) as answers:
-        try:
-            for answer in answers:
-                if answer.canceled:
-                    raise _compacted("etcd compacted what was written before it was told")
-                yield from answer.events
-                if answer.events and answer.events[-1].kv.mod_revision >= until:
-                    return
-        finally:
-            requests.end()
+    if since < until:
+        create = message("WatchCreateRequest")(key=b"\0", range_end=b"\0", start_revision=since + 1)
+        yield from _events(client, create, until=until, timeout_seconds=timeout_seconds, by_progress=False)
 
 
 def compacted_revision(client: EtcdClient, key: bytes, timeout_seconds: float) -> int:
@@ -123,12 +118,9 @@ def compacted_revision(client: EtcdClient, key: bytes, timeout_seconds: float) -
             raise
     else:
         return 0
-    requests = WatchRequests(key, 1, ask_progress=False)
-    with contextlib.closing(client.watch(iter(requests), timeout_seconds=timeout_seconds)) as answers:
-        try:
-            return next(int(answer.compact_revision) for answer in answers if answer.canceled)
-        finally:
-            requests.end()
+    create = message("WatchCreateRequest")(key=key, start_revision=1)
+    with contextlib.closing(_answers(client, create, timeout_seconds)) as answers:
+        return next(int(answer.compact_revision) for answer in answers if answer.canceled)
 
 
 def _compacted_before(client: EtcdClient, key: bytes, until: int, timeout_seconds: float) -> int:
@@ -143,25 +135,28 @@ def _compacted(what: str) -> CallFailed:
 
 
 def _events(
-    client: EtcdClient, requests: WatchRequests, *, until: int, timeout_seconds: float
+    client: EtcdClient, create: Any, *, until: int, timeout_seconds: float, by_progress: bool
 ) -> Iterator[Any]:
-    """Yield events until nothing more is expected up to ``until``; a caller who knows the last one stops itself."""
+    """Yield events up to a revision; ``by_progress`` where there may be none at it, so that etcd is asked to tell."""
     enough = _QUIET_ANSWERS if _answers_in_order(client.current_version()) else _QUIET_ANSWERS_OUT_OF_ORDER
     quiet = 0
-    with contextlib.closing(client.watch(iter(requests), timeout_seconds=timeout_seconds)) as answers:
-        try:
-            for answer in answers:
-                if answer.canceled:
-                    raise _compacted("etcd ended the watch: compacted in the meantime")
-                if answer.events:
-                    quiet = 0
-                    yield from answer.events
-                elif not answer.created and answer.header.revision >= until:
-                    quiet += 1
-                    if quiet >= enough:
-                        return
-        finally:
-            requests.end()
+    pause_seconds = _PROGRESS_PAUSE_SECONDS if by_progress else None
+    with contextlib.closing(_answers(client, create, timeout_seconds, pause_seconds)) as answers:
+        for answer in answers:
+            if answer.canceled:
+                raise _compacted("etcd ended the watch: compacted in the meantime")
+            for event in answer.events:
+                if event.kv.mod_revision > until:
+                    return
+                yield event
+            if answer.events:
+                quiet = 0
+                if event.kv.mod_revision == until and not answer.fragment:
+                    return
+            elif not answer.created and answer.header.revision >= until:
+                quiet += 1
+                if quiet >= enough:
+                    return
 
 
 def _answers_in_order(version: str) -> bool:
@@ -170,30 +165,19 @@ def _answers_in_order(version: str) -> bool:
     return parts is not None and tuple(map(int, parts.groups())) >= _FIRST_IN_ORDER
 
 
-class WatchRequests:
-    """What goes up the stream: one watch, then, if wanted, progress requests until the end."""
+def _answers(
+    client: EtcdClient, create: Any, timeout_seconds: float, pause_seconds: float | None = None
+) -> Generator[Any, None, None]:
+    """Yield what one watch brings; with a pause, progress is requested as often."""
+    ended = threading.Event()
 
-    def __init__(
-        self,
-        key: bytes,
-        start: int,
-        *,
-        ask_progress: bool,
-        range_end: bytes = b"",
-        previous: bool = False,
-    ) -> None:
-        # Of a range many large events can come together: in fragments none is too large for a message.
-        self._create = message("WatchCreateRequest")(
-            key=key, range_end=range_end, start_revision=start, prev_kv=previous, fragment=previous
-        )
-        self._pause_seconds = _PROGRESS_PAUSE_SECONDS if ask_progress else None
-        self._ended = threading.Event()
-
-    def end(self) -> None:
-        """Let the watch end: nothing more goes up."""
-        self._ended.set()
-
-    def __iter__(self) -> Iterator[Any]:
-        yield message("WatchRequest")(create_request=self._create)
-        while not self._ended.wait(self._pause_seconds):
+    def requests() -> Iterator[Any]:
+        yield message("WatchRequest")(create_request=create)
+        while not ended.wait(pause_seconds):
             yield message("WatchRequest")(progress_request=message("WatchProgressRequest")())
+
+    with contextlib.closing(client.watch(requests(), timeout_seconds=timeout_seconds)) as answers:
+        try:
+            yield from answers
+        finally:
+            ended.set()

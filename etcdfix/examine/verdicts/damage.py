@@ -8,12 +8,13 @@ somebody shows the contrary. ``docs/adr`` says why, with the odds.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Final, NamedTuple, assert_never
 
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.observation import Neighbours, Observation, OwnKey
-from etcdfix.model.model import Confidence, Evidence, Look, Peek, PeekState, Undone, UndoneDamage
+from etcdfix.model.model import Attempt, Confidence, Evidence, Look, Peek, PeekState, Undone, UndoneDamage
 from etcdfix.model.providers import Noise, facts_of
 from etcdfix.model.storagekey import display
 from etcdfix.text.words import counted
@@ -237,6 +238,27 @@ def _between_two_writers(seen: Observation, peek: Peek) -> Ruling:
     if peek.state is PeekState.NOISE:
         return Ruling(Cause.WRONG_KEY, Confidence.LIKELY, message, open=True)
     return Ruling(Cause.AUTHENTICATION_FAILED, Confidence.POSSIBLE, message, open=True)
+
+
+def attempt_evidence(attempts: Iterable[Attempt]) -> tuple[Evidence, ...]:
+    """Return what each key said, for a finding."""
+    return tuple(evidence for attempt in attempts for evidence in _attempted(attempt))
+
+
+def _attempted(attempt: Attempt) -> Iterator[Evidence]:
+    named = f" (key {attempt.key_fingerprint})" if attempt.key_fingerprint else ""
+    tried = "failed"
+    if attempt.reason == "kms-unreachable":
+        tried = "no answer" if attempt.error else "not tried"
+    yield Evidence(f"decrypt with {attempt.transformer}{named}", tried, attempt.error)
+    plugin = attempt.plugin
+    if plugin is not None:
+        health = "healthy" if plugin.healthy else "unhealthy"
+        yield Evidence(
+            f"other values that the plugin of {attempt.transformer} opened in this run",
+            str(plugin.any_key),
+            f"{plugin.same_key} of them under the same key id; the plugin reports {health}",
+        )
 
 
 _LOOK: Final = "look without tag or padding"

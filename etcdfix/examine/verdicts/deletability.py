@@ -6,9 +6,10 @@ from enum import StrEnum
 from typing import Final
 
 from etcdfix.examine.verdicts.causes import CATALOGUE, CURABLE_BY_CONFIGURATION, Cause
+from etcdfix.examine.verdicts.contents import MAY_BE_WHOLE, MAYBE_NEWER
 from etcdfix.examine.verdicts.damage import Damage
 from etcdfix.examine.verdicts.examination import Examination
-from etcdfix.examine.verdicts.judge import MAY_BE_WHOLE, MAYBE_NEWER, Verdict
+from etcdfix.examine.verdicts.judge import Verdict
 from etcdfix.model.model import Outcome, RepairKind
 from etcdfix.model.providers import IDENTITY
 from etcdfix.model.rules import Rule

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, assert_never
-
 import msgspec
 
 from etcdfix.examine.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
-from etcdfix.examine.verdicts.damage import Damage, Ruling, is_right_key, other_key, peek_evidence, rule_on
+from etcdfix.examine.verdicts.contents import (
+    ALMOST_ENVELOPED,
+    empty_ruling,
+    is_nearly_enveloped,
+    may_be_newer,
+    rule_on_contents,
+)
+from etcdfix.examine.verdicts.damage import (
+    Damage,
+    Ruling,
+    attempt_evidence,
+    is_right_key,
+    other_key,
+    peek_evidence,
+    rule_on,
+)
 from etcdfix.examine.verdicts.kms import envelope_ruling, undetermined_cause, undetermined_message
 from etcdfix.examine.verdicts.observation import (
-    GARBLED,
     TELLING,
     Covered,
     DecodeFailure,
     DecodeFailureKind,
     Neighbours,
     Observation,
-    PlaintextShape,
 )
 from etcdfix.examine.verdicts.plaintext import LONGEST_MESSAGE, bounded
 from etcdfix.model.model import (
-    Attempt,
     Confidence,
     DecodedObject,
     Evidence,
@@ -97,27 +106,6 @@ class Verdict(msgspec.Struct, frozen=True, cache_hash=True):
         return self.outcome is Outcome.READABLE and not (self.cause or self.evidence or self.readable_until)
 
 
-# So many flipped bits still let a start be recognised: of the magic's 32, of the 64 of k8s:enc:.
-_MAGIC_BITS = 2
-_ENVELOPE_BITS = 3
-# A cluster that is newer than this tool may read what looks like that.
-MAYBE_NEWER = frozenset(
-    {
-        Cause.UNKNOWN_ENVELOPE,
-        Cause.UNKNOWN_ENCODING,
-        Cause.MAGIC_DAMAGED,
-        Cause.VERSION_REMOVED,
-        Cause.KIND_NOT_REGISTERED,
-        Cause.WRONG_KIND_FOR_KEY,
-        Cause.CONVERSION_FAILED,
-        Cause.CBOR_DAMAGED,
-    }
-)
-# What may be whole below one damaged or one additional layer, or once the CRD lists its version again: no damage that a
-# deletion could rest on.
-MAY_BE_WHOLE = frozenset({Cause.DOUBLE_ENCRYPTED, Cause.CRD_VERSION_MISSING, Cause.ENVELOPE_DAMAGED})
-
-
 def judge(seen: Observation) -> Verdict:
     """Return the verdict on one key."""
     if seen.codec is StorageCodec.NOT_AN_OBJECT:
@@ -153,14 +141,13 @@ def _undetermined(
     settled: bool = True,
     evidence: tuple[Evidence, ...] = (),
 ) -> Verdict:
-    failure = seen.transform_failure or seen.decode_failure
     return Verdict(
         Outcome.UNDETERMINED,
         cause,
         Confidence.CERTAIN,
         ServerBehaviour.NOT_ASKED,
         message,
-        upstream_message=_upstream_message(failure),
+        upstream_message=_upstream_message(seen),
         transient=transient,
         fitting_key=other_key(seen.peek),
         not_asked=seen.peek.not_asked if seen.peek is not None else "",
@@ -169,7 +156,47 @@ def _undetermined(
     )
 
 
-def _upstream_message(failure: TransformFailure | DecodeFailure | None) -> str:
+def _failed(
+    seen: Observation,
+    outcome: Outcome,
+    behaviour: ServerBehaviour,
+    ruling: Ruling,
+    *,
+    key_proven: bool,
+    evidence: tuple[Evidence, ...],
+) -> Verdict:
+    """Return the verdict on a value that does not read, for whatever reason."""
+    peek, failure, cause = seen.peek, seen.decode_failure, ruling.cause
+    undone = peek.undone if peek is not None else None
+    wrong_key = cause in {Cause.WRONG_KEY, Cause.AUTHENTICATION_FAILED}
+    return Verdict(
+        outcome,
+        cause,
+        ruling.confidence,
+        behaviour,
+        ruling.message,
+        upstream_message=_upstream_message(seen),
+        damage=ruling.damage,
+        shown_by_itself=ruling.shown_by_itself,
+        two_writers=wrong_key and seen.neighbours is Neighbours.TWO_WRITERS,
+        maybe_newer=may_be_newer(seen, cause),
+        holds_whole=seen.shape is not None and seen.shape.holds_whole,
+        fitting_key=other_key(peek),
+        not_asked=peek.not_asked if peek is not None else "",
+        key_proven=key_proven,
+        settled=not ruling.open,
+        stated_kind=f"{failure.group_version} {failure.value_kind}"
+        if failure is not None and failure.value_kind
+        else "",
+        seen_encoding=peek.encoding if peek is not None else "",
+        belongs_to=undone.belongs_to if undone is not None and cause is Cause.VALUE_MOVED else b"",
+        readable_until=failure.readable_until if failure is not None and not seen.transform_failure else "",
+        evidence=seen.evidence + evidence,
+    )
+
+
+def _upstream_message(seen: Observation) -> str:
+    failure = seen.transform_failure or seen.decode_failure
     if failure is None or (isinstance(failure, DecodeFailure) and failure.kind is DecodeFailureKind.CBOR):
         return ""
     return failure.message
@@ -187,16 +214,8 @@ def _nobody_claims(seen: Observation) -> str:
     return f"no known type is stored under {seen.resource}"
 
 
-_ENVELOPE_MESSAGE = "begins like k8s:enc: with a few bits flipped, so it is not recognised as encrypted"
-
-
-def _nearly_enveloped(seen: Observation) -> bool:
-    return not seen.enveloped and seen.envelope_bits_off <= _ENVELOPE_BITS
-
-
 def _judge_transform(seen: Observation, failure: TransformFailure) -> Verdict:
-    attempts = tuple(evidence for attempt in failure.attempts for evidence in _attempted(attempt))
-    attempts += peek_evidence(seen.peek)
+    attempts = attempt_evidence(failure.attempts) + peek_evidence(seen.peek)
     right_key = is_right_key(seen.peek)
     undetermined = undetermined_cause(failure.attempts, right_key=right_key, neighbours=seen.neighbours)
     if undetermined is not None:
@@ -219,49 +238,14 @@ def _judge_transform(seen: Observation, failure: TransformFailure) -> Verdict:
     ruling = _ruling(seen, failure)
     if seen.rule_known and ruling.cause not in CURABLE_BY_CONFIGURATION:
         return _owner_unknown(seen)  # damage is proven by what is in a value, and nothing of that is known
-    return Verdict(
+    return _failed(
+        seen,
         Outcome.DECRYPT_FAILURE,
-        ruling.cause,
-        ruling.confidence,
         ServerBehaviour.CORRUPT,
-        ruling.message,
-        upstream_message=failure.message,
-        damage=ruling.damage,
-        shown_by_itself=ruling.shown_by_itself,
-        two_writers=_is_of_two_writers(seen, ruling),
-        maybe_newer=_maybe_newer(seen, ruling.cause),
-        holds_whole=_holds_whole(seen),
-        fitting_key=other_key(seen.peek),
-        not_asked=seen.peek.not_asked if seen.peek is not None else "",
+        ruling,
         key_proven=right_key,
-        settled=not ruling.open,
-        stated_kind=_stated_kind(seen.decode_failure),
-        seen_encoding=seen.peek.encoding if seen.peek is not None else "",
-        belongs_to=seen.peek.undone.belongs_to
-        if ruling.cause is Cause.VALUE_MOVED and seen.peek is not None and seen.peek.undone is not None
-        else b"",
-        evidence=seen.evidence + attempts,
+        evidence=attempts,
     )
-
-
-ATTEMPT_CHECK: Final = "decrypt with "
-"""With this begins the check in whose evidence one attempt speaks."""
-
-
-def _attempted(attempt: Attempt) -> Iterator[Evidence]:
-    named = f" (key {attempt.key_fingerprint})" if attempt.key_fingerprint else ""
-    tried = "failed"
-    if attempt.reason == "kms-unreachable":
-        tried = "no answer" if attempt.error else "not tried"
-    yield Evidence(f"{ATTEMPT_CHECK}{attempt.transformer}{named}", tried, attempt.error)
-    plugin = attempt.plugin
-    if plugin is not None:
-        health = "healthy" if plugin.healthy else "unhealthy"
-        yield Evidence(
-            f"other values that the plugin of {attempt.transformer} opened in this run",
-            str(plugin.any_key),
-            f"{plugin.same_key} of them under the same key id; the plugin reports {health}",
-        )
 
 
 def _ruling(seen: Observation, failure: TransformFailure) -> Ruling:
@@ -274,10 +258,9 @@ def _ruling(seen: Observation, failure: TransformFailure) -> Ruling:
         return Ruling(Cause.UNKNOWN_ENVELOPE, certain, message, proven)
     if seen.covered is Covered.NOT_COVERED:
         message = f"written under {written}, and the configuration has no entry for {seen.resource}"
-        message += _name_warning(seen)
-        return Ruling(Cause.RESOURCE_NOT_CONFIGURED, certain, message)
-    if _nearly_enveloped(seen):
-        return Ruling(Cause.ENVELOPE_DAMAGED, Confidence.LIKELY, _ENVELOPE_MESSAGE)
+        return Ruling(Cause.RESOURCE_NOT_CONFIGURED, certain, message + _name_warning(seen))
+    if is_nearly_enveloped(seen):
+        return ALMOST_ENVELOPED
     if not seen.enveloped:
         return _refused_plaintext(seen)
     reasons = {a.reason for a in failure.attempts} or {failure.reason}
@@ -304,27 +287,23 @@ def _tells_more(peek: Peek, behind_plugin: Ruling) -> bool:
 def _refused_plaintext(seen: Observation) -> Ruling:
     """Rule on an unencrypted value that its providers refuse: whole, it waits for identity; broken, it is broken."""
     if seen.decode_failure is not None:
-        cause, confidence, message = _decode_cause(seen, seen.decode_failure)
-        return Ruling(cause, confidence, message, _damage_of(cause))
+        return rule_on_contents(seen, seen.decode_failure)
     if seen.decoded is not None and seen.decoded.empty:
-        cause, message = _empty_cause(seen)
-        return Ruling(cause, Confidence.CERTAIN, message, Damage.PROVEN)
+        return empty_ruling(seen)
     message = f"stored as plaintext, and the providers of {seen.resource} lack identity"
     return Ruling(Cause.PLAINTEXT_NOT_ALLOWED, Confidence.CERTAIN, message)
 
 
 def _nothing_of_that_name(seen: Observation, reasons: set[FailureReason]) -> Ruling:
-    certain = Confidence.CERTAIN
-    written = seen.envelope_transformer
-    peek = seen.peek
+    written, peek = seen.envelope_transformer, seen.peek
     if peek is not None and (peek.state is PeekState.RIGHT_KEY or peek.too_short):
         return rule_on(seen, peek)
-    if FailureReason.NO_KEY_MATCHED in reasons:
-        message = f"written under {written}; no key of that name is configured{_name_warning(seen)}"
-        return Ruling(Cause.KEY_NAME_MISSING, certain, message)
+    cause = Cause.PROVIDER_MISSING
     message = f"written under {written}; {seen.resource} has no such provider in the configuration"
-    message += _name_warning(seen)
-    return Ruling(Cause.PROVIDER_MISSING, certain, message)
+    if FailureReason.NO_KEY_MATCHED in reasons:
+        cause = Cause.KEY_NAME_MISSING
+        message = f"written under {written}; no key of that name is configured"
+    return Ruling(cause, Confidence.CERTAIN, message + _name_warning(seen))
 
 
 def _name_warning(seen: Observation) -> str:
@@ -335,43 +314,23 @@ def _name_warning(seen: Observation) -> str:
 def _judge_decode(seen: Observation, failure: DecodeFailure) -> Verdict:
     if not seen.owner_known:
         return _owner_unknown(seen)
+    behaviour, unproven = ServerBehaviour.CORRUPT, None
     if seen.codec is StorageCodec.ALLOCATOR:
-        return Verdict(
-            Outcome.DECODE_FAILURE,
-            Cause.ALLOCATOR_DAMAGED,
-            Confidence.CERTAIN,
-            ServerBehaviour.NOT_ASKED,
-            "the allocation bitmap does not decode; API servers need it at start-up",
-            upstream_message=_upstream_message(failure),
-            evidence=seen.evidence + _damage_evidence(failure),
-        )
-    # Sixteen bytes of padding and nothing else are what an empty value is under AES-CBC: no wrong key gives that.
-    empty = seen.shape is not None and seen.shape.size == 0
-    unproven = None if empty else _unproven_key(seen)
-    if unproven is None:
-        cause, confidence, message = _decode_cause(seen, failure)
-        ruling = Ruling(cause, confidence, message, _damage_of(cause))
+        behaviour = ServerBehaviour.NOT_ASKED
+        message = "the allocation bitmap does not decode; API servers need it at start-up"
+        ruling = Ruling(Cause.ALLOCATOR_DAMAGED, Confidence.CERTAIN, message)
     else:
-        ruling = unproven
-    return Verdict(
+        # 16 bytes of padding and nothing else are what an empty value is under AES-CBC: no wrong key gives that.
+        empty = seen.shape is not None and seen.shape.size == 0
+        unproven = None if empty else _unproven_key(seen)
+        ruling = unproven or rule_on_contents(seen, failure)
+    return _failed(
+        seen,
         Outcome.DECODE_FAILURE,
-        ruling.cause,
-        ruling.confidence,
-        ServerBehaviour.CORRUPT,
-        ruling.message,
-        upstream_message=_upstream_message(failure),
-        damage=ruling.damage,
-        two_writers=_is_of_two_writers(seen, ruling),
-        maybe_newer=_maybe_newer(seen, ruling.cause),
-        holds_whole=_holds_whole(seen),
-        fitting_key=other_key(seen.peek),
-        not_asked=seen.peek.not_asked if seen.peek is not None else "",
+        behaviour,
+        ruling,
         key_proven=seen.enveloped and unproven is None,
-        settled=not ruling.open,
-        stated_kind=_stated_kind(failure),
-        seen_encoding=seen.peek.encoding if seen.peek is not None else "",
-        readable_until=failure.readable_until,
-        evidence=seen.evidence + _damage_evidence(failure) + peek_evidence(seen.peek),
+        evidence=_damage_evidence(failure) + peek_evidence(seen.peek),
     )
 
 
@@ -388,53 +347,6 @@ def _unproven_key(seen: Observation) -> Ruling | None:
     return Ruling(Cause.WRONG_KEY, Confidence.LIKELY, message, open=True)
 
 
-def _is_of_two_writers(seen: Observation, ruling: Ruling) -> bool:
-    wrong = ruling.cause in {Cause.WRONG_KEY, Cause.AUTHENTICATION_FAILED}
-    return wrong and seen.neighbours is Neighbours.TWO_WRITERS
-
-
-def _damage_of(cause: Cause) -> Damage:
-    """Return what a decoder's cause proves, where the encryption key is right or there is none."""
-    return Damage.NONE if cause in MAY_BE_WHOLE else Damage.PROVEN
-
-
-def _maybe_newer(seen: Observation, cause: Cause) -> bool:
-    """Say whether a cluster that is newer than this tool, or than the release that was named, may read the value."""
-    shape = seen.shape
-    if shape is not None and cause is Cause.EMPTY_OBJECT:
-        return shape.names_encoding
-    if shape is not None and seen.decode_failure is not None:
-        if cause is Cause.PROTOBUF_DAMAGED:
-            return shape.names_encoding
-        if cause is Cause.IV_DAMAGED:
-            return not shape.starts_json and shape.magic_bits_off > 0  # another header looks the same
-        if cause is Cause.CIPHERTEXT_DAMAGED and _is_unknown_encoding(seen.decode_failure, shape):
-            return True  # noise to us, and its padding fits
-    if cause in {Cause.CIPHERTEXT_DAMAGED, Cause.VALUE_TRUNCATED}:  # as for a CBOR value whose tag fits
-        peek = seen.peek
-        if peek is None or peek.look is None or peek.undone is not None:
-            return False
-        return peek.look.breaks and (peek.encoding == "cbor" or peek.look.maybe_newer)
-    return cause in MAYBE_NEWER
-
-
-def _holds_whole(seen: Observation) -> bool:
-    return seen.shape is not None and seen.shape.holds_whole
-
-
-def _is_unknown_encoding(failure: DecodeFailure, shape: PlaintextShape) -> bool:
-    """Say whether the bytes begin as nothing that is known here; whatever custom resources are, JSON is what fails."""
-    return failure.kind is DecodeFailureKind.UNKNOWN_ENCODING or (
-        failure.kind is DecodeFailureKind.JSON and not shape.starts_json
-    )
-
-
-def _stated_kind(failure: DecodeFailure | None) -> str:
-    return (
-        f"{failure.group_version} {failure.value_kind}" if failure is not None and failure.value_kind else ""
-    )
-
-
 def _damage_evidence(failure: DecodeFailure) -> tuple[Evidence, ...]:
     where = []
     if failure.offset is not None:
@@ -442,112 +354,6 @@ def _damage_evidence(failure: DecodeFailure) -> tuple[Evidence, ...]:
     if failure.field_path:
         where.append(f"in {failure.field_path}")
     return (Evidence("decode as the API server does", "failed", " ".join(where) or failure.message),)
-
-
-def _decode_cause(seen: Observation, failure: DecodeFailure) -> tuple[Cause, Confidence, str]:
-    certain = Confidence.CERTAIN
-    shape = seen.shape
-    if shape is not None:
-        shaped = _shape_cause(seen, failure, shape)
-        if shaped is not None:
-            return shaped
-    where = f" at byte {failure.offset}" if failure.offset is not None else ""
-    path = f", in {failure.field_path}" if failure.field_path else ""
-    value_kind = f"{failure.group_version or '(no apiVersion)'} {failure.value_kind or '(no kind)'}"
-    match failure.kind:
-        case DecodeFailureKind.PROTOBUF:
-            return Cause.PROTOBUF_DAMAGED, certain, f"the protobuf body breaks{where}{path}"
-        case DecodeFailureKind.JSON if shape is not None and not shape.starts_json:
-            return Cause.UNKNOWN_ENCODING, certain, "begins as nothing that its API server reads"
-        case DecodeFailureKind.JSON:
-            return Cause.JSON_DAMAGED, certain, f"the JSON body breaks{where}{path}"
-        case DecodeFailureKind.CBOR:
-            return Cause.CBOR_DAMAGED, certain, f"the CBOR body breaks{where}{path}"
-        case DecodeFailureKind.NOT_REGISTERED:
-            return Cause.KIND_NOT_REGISTERED, certain, f"says it is {value_kind}, {_who_knows(seen, failure)}"
-        case DecodeFailureKind.VERSION_REMOVED if seen.codec is StorageCodec.CUSTOM_RESOURCE:
-            message = f"stored as {value_kind}, a version that the CustomResourceDefinition no longer lists"
-            return Cause.CRD_VERSION_MISSING, certain, message
-        case DecodeFailureKind.VERSION_REMOVED:
-            until = failure.readable_until or "an earlier release"
-            return Cause.VERSION_REMOVED, certain, f"written as {value_kind}; the last to read it is {until}"
-        case DecodeFailureKind.KIND_MISSING:
-            return Cause.KIND_MISSING, certain, "does not say what kind of object it is"
-        case DecodeFailureKind.WRONG_KIND:
-            return (
-                Cause.WRONG_KIND_FOR_KEY,
-                certain,
-                f"is a {value_kind}, which does not belong under this key",
-            )
-        case DecodeFailureKind.CONVERSION:
-            return Cause.CONVERSION_FAILED, certain, f"decodes, but does not convert{path}"
-        case DecodeFailureKind.UNKNOWN_ENCODING:
-            return Cause.UNKNOWN_ENCODING, certain, "no serializer of the API server recognises the bytes"
-        case _:
-            assert_never(failure.kind)
-
-
-def _who_knows(seen: Observation, failure: DecodeFailure) -> str:
-    if not seen.assumed_release:
-        return "which no known release has"
-    if failure.known_since:
-        return f"which {seen.assumed_release} does not register; {failure.known_since} brought it"
-    return f"which neither {seen.assumed_release} nor any other known release has"
-
-
-def _shape_cause(
-    seen: Observation, failure: DecodeFailure, shape: PlaintextShape
-) -> tuple[Cause, Confidence, str] | None:
-    certain, likely = Confidence.CERTAIN, Confidence.LIKELY
-    if shape.size == 0:
-        return Cause.EMPTY_VALUE, certain, "the value has 0 bytes"
-    if shape.zeroed:
-        return Cause.ZEROED_VALUE, certain, f"all {shape.size} bytes are zero"
-    if shape.starts_encrypted:
-        return (
-            Cause.DOUBLE_ENCRYPTED,
-            certain,
-            f"decrypts under {seen.transformer} to another encrypted value",
-        )
-    if _nearly_enveloped(seen):
-        return Cause.ENVELOPE_DAMAGED, likely, _ENVELOPE_MESSAGE
-    if shape.heals_as_text:
-        return Cause.TEXT_MODE_DAMAGE, certain, "decodes once every CR LF is turned back into LF"
-    if shape.whole_at:
-        extra = shape.size - shape.whole_at
-        return (
-            Cause.TRAILING_BYTES,
-            certain,
-            f"a whole object of {shape.whole_at} bytes, and {extra} bytes after it",
-        )
-    if shape.heals_first_block and failure.kind in GARBLED:
-        message = "only the first cipher block is garbled, which is what a damaged initialisation vector does"
-        if shape.heals_magic:
-            return Cause.IV_DAMAGED, Confidence.POSSIBLE, f"{message}; a magic that is newer looks the same"
-        return Cause.IV_DAMAGED, likely, message
-    if shape.heals_magic:
-        return (
-            Cause.MAGIC_DAMAGED,
-            certain,
-            "decodes once its first four bytes are the protobuf magic again",
-        )
-    if failure.kind is DecodeFailureKind.UNKNOWN_ENCODING:
-        if shape.ends_envelope:
-            return Cause.MAGIC_DAMAGED, likely, "ends like a protobuf object, but does not start like one"
-        if shape.magic_bits_off <= _MAGIC_BITS:
-            return Cause.MAGIC_DAMAGED, Confidence.POSSIBLE, "starts almost like a protobuf object"
-    cut = failure.kind is DecodeFailureKind.PROTOBUF and not (shape.ends_envelope or shape.names_encoding)
-    if cut and failure.message in {"unexpected EOF", "empty body"}:
-        return (
-            Cause.VALUE_TRUNCATED,
-            likely,
-            "a length in the protobuf body runs past the end of the value",
-        )
-    # In the middle of true, false or null, the message is about the word.
-    ran_out = failure.message.endswith("unexpected end of JSON input") or failure.offset == shape.size
-    if failure.kind is DecodeFailureKind.JSON and ran_out and shape.starts_json:
-        return Cause.VALUE_TRUNCATED, likely, "the JSON body stops before it is complete"
-    return None
 
 
 # Worst first: what breaks other people's answers, then what contradicts the key, then the rest.
@@ -597,36 +403,21 @@ def _judge_object(seen: Observation, decoded: DecodedObject) -> Verdict:
 
 
 def _judge_empty(seen: Observation) -> Verdict:
-    cause, message = _empty_cause(seen)
-    allocator = seen.codec is StorageCodec.ALLOCATOR
-    unproven = _unproven_key(seen) if cause is Cause.EMPTY_OBJECT else None  # not one of 0 bytes: as above
-    ruling = unproven or Ruling(
-        Cause.ALLOCATOR_DAMAGED if allocator else cause,
-        Confidence.CERTAIN,
-        message,
-        Damage.NONE if allocator else Damage.PROVEN,
-    )
-    return Verdict(
+    ruling, behaviour = empty_ruling(seen), ServerBehaviour.SERVES_EMPTY
+    unproven = (
+        _unproven_key(seen) if ruling.cause is Cause.EMPTY_OBJECT else None
+    )  # not one of 0 bytes: as above
+    if seen.codec is StorageCodec.ALLOCATOR:
+        behaviour = ServerBehaviour.NOT_ASKED
+        ruling = Ruling(Cause.ALLOCATOR_DAMAGED, Confidence.CERTAIN, ruling.message)
+    return _failed(
+        seen,
         Outcome.DECODE_FAILURE,
-        ruling.cause,
-        ruling.confidence,
-        ServerBehaviour.NOT_ASKED if allocator else ServerBehaviour.SERVES_EMPTY,
-        ruling.message,
-        damage=ruling.damage,
-        maybe_newer=_maybe_newer(seen, ruling.cause),
-        holds_whole=_holds_whole(seen),
-        fitting_key=other_key(seen.peek),
-        not_asked=seen.peek.not_asked if seen.peek is not None else "",
+        behaviour,
+        unproven or ruling,
         key_proven=seen.enveloped and unproven is None,
-        settled=not ruling.open,
-        evidence=seen.evidence + peek_evidence(seen.peek),
+        evidence=peek_evidence(seen.peek),
     )
-
-
-def _empty_cause(seen: Observation) -> tuple[Cause, str]:
-    if seen.shape is not None and seen.shape.size == 0:
-        return Cause.EMPTY_VALUE, "the value has 0 bytes; the API server shows an empty object"
-    return Cause.EMPTY_OBJECT, "no field of an object comes out; the API server shows an empty object"
 
 
 def _judge_inconsistent(

@@ -61,6 +61,11 @@ class DecodeFailure(msgspec.Struct, frozen=True):
     readable_until: str = ""
     known_since: str = ""
 
+    @property
+    def stated(self) -> str:
+        """What the value says that it is: ``apps/v9 Deployment``."""
+        return f"{self.group_version or '(no apiVersion)'} {self.value_kind or '(no kind)'}"
+
 
 class PlaintextShape(msgspec.Struct, frozen=True):
     """What the plaintext of a value that does not decode looks like, without its contents.

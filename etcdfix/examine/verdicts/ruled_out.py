@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.contents import ENVELOPE_BITS
 from etcdfix.examine.verdicts.damage import is_right_key
 from etcdfix.examine.verdicts.judge import Verdict
 from etcdfix.examine.verdicts.observation import Covered, Neighbours, Observation, PlaintextShape
@@ -18,7 +19,6 @@ from etcdfix.model.model import Confidence, FailureReason, Outcome, Peek, PeekSt
 from etcdfix.model.providers import facts_of
 from etcdfix.model.storagekey import StorageCodec
 
-_ENVELOPE_BITS = 3
 _NOT_TRIED = frozenset({FailureReason.NO_KEY_MATCHED, FailureReason.NO_PROVIDER_MATCHED})
 
 
@@ -156,7 +156,7 @@ def _of_decoding(seen: Observation) -> Iterator[RuledOut]:
                 f"under {seen.transformer} the start of {seen.peek.encoding} stands where it belongs (chance: less "
                 f"than 1 in 2^{seen.peek.odds_bits})",
             )
-    elif seen.envelope_bits_off > _ENVELOPE_BITS:
+    elif seen.envelope_bits_off > ENVELOPE_BITS:
         yield RuledOut(
             Cause.ENVELOPE_DAMAGED, f"its start differs from k8s:enc: in {seen.envelope_bits_off} bits"
         )

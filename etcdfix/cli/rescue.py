@@ -28,7 +28,7 @@ from etcdfix.cli.progress import with_progress
 from etcdfix.commands.opening import open_examiner, open_source
 from etcdfix.commands.render_report import run_of
 from etcdfix.commands.rescue import RescueRequest, run_rescue
-from etcdfix.commands.rescuing.targets import Target, targets_in, targets_of_keys, targets_of_report
+from etcdfix.commands.rescuing.objects import Target, targets_in, targets_of_keys, targets_of_report
 from etcdfix.model.model import ClusterIdentity
 from etcdfix.model.scope import ScopeRequest, builtin_key, parse_object, split_words
 from etcdfix.model.storagekey import StorageLayout

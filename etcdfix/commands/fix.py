@@ -23,7 +23,7 @@ from etcdfix.model.model import Outcome, StoredValue
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.backup.file import Backup
 from etcdfix.remediation.change import PUT, UNDO, Change, ChangeRequest, Chosen, Confirmer, carry_out
-from etcdfix.remediation.checks.undo import standing_of
+from etcdfix.remediation.checks.copy import standing_of
 from etcdfix.remediation.choice import FixRequest, choose
 from etcdfix.remediation.cluster import Cluster
 from etcdfix.remediation.commit import ChangeOutcome

@@ -20,8 +20,7 @@ from etcdfix.apiserver.kubeconfig import APIAccess
 from etcdfix.apiserver.memory import Remembered, ServerMemory
 from etcdfix.apiserver.objects import Answer, ServerAnswer, read_object
 from etcdfix.apiserver.servers import AllServers, open_all_servers
-from etcdfix.commands.rescuing.targets import Target
-from etcdfix.commands.rescuing.told import next_steps, outcome_of, reads_it, without_any
+from etcdfix.commands.rescuing.objects import Target, next_steps, outcome_of, reads_it, without_any
 from etcdfix.copies.rescued import SavedObject
 from etcdfix.model.errors import EndedEarly, EtcdfixError
 from etcdfix.model.model import ClusterIdentity

@@ -19,7 +19,7 @@ from etcdfix.model.model import Repair, RepairKind, digest_of
 from etcdfix.model.rules import Rule, refuse
 from etcdfix.model.storagekey import display
 from etcdfix.remediation.audit.record import Verb
-from etcdfix.remediation.checks import cached_reads, key, memory, release, sealing, servers, undo, value
+from etcdfix.remediation.checks import cached_reads, key, memory, sealing, servers, value
 from etcdfix.remediation.checks import copy as copies
 from etcdfix.remediation.checks.sealing import find_proof, seal_contents
 from etcdfix.remediation.cluster import Acceptances
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from etcdfix.encryption.encrypt import Sealed
     from etcdfix.examine.verdicts.examination import Examination
     from etcdfix.remediation.audit.log import AuditLog
+    from etcdfix.remediation.checks.copy import Standing
     from etcdfix.remediation.checks.plan import Expectation
-    from etcdfix.remediation.checks.undo import Standing
     from etcdfix.remediation.commit import Sender
     from etcdfix.remediation.memory.held import Held
     from etcdfix.remediation.present import Present
@@ -284,7 +284,7 @@ class Change(Facts):
         copy, now = self.copy, digest_of(self.value or b"")
         if copy.repair is not None:
             return f"{copy.repair.words} (proof: {copy.repair.proof}); now {now}"
-        said = f" {undo.speaks_for(self.present, self)}" if self.by_itself else ""
+        said = f" {copies.speaks_for(self.present, self)}" if self.by_itself else ""
         sealed = f", sealed with {self.sealed.transformer}" if self.sealed is not None else ""
         return f"from {copy.where}{said}{sealed}; now {now}"
 
@@ -300,10 +300,10 @@ Check = Callable[["Present", Change], Iterator[RefusedByRule | str]]
 _KEY: Final[tuple[Check, ...]] = (key.no_configuration, key.expectation_differs, value.readable, key.gone)
 _CLUSTER: Final[tuple[Check, ...]] = (
     key.members_disagree, key.unchecked_member, key.corrupt_alarm, key.no_space, key.unknown_cluster,
-    release.release, release.unknown_release,
+    key.release, key.unknown_release,
 )  # fmt: skip
 _COPY: Final[tuple[Check, ...]] = (
-    undo.other_cluster_id, copies.other_cluster, copies.expired_lease,
+    copies.other_cluster_id, copies.other_cluster, copies.expired_lease,
 )  # fmt: skip
 _VALUE: Final[tuple[Check, ...]] = (
     key.plan, value.only_copy, value.declaration, value.undetermined, value.curable_by_configuration,
@@ -320,7 +320,7 @@ PATCH: Final[tuple[Check, ...]] = (
     memory.unchecked_server, memory.no_api_server, memory.not_from_memory, memory.other_object, memory.not_rescued,
 )  # fmt: skip
 UNDO: Final = (
-    key.gone, key.expectation_differs, undo.unlisted_source, undo.present, undo.not_an_object, *_COPY,
+    key.gone, key.expectation_differs, copies.unlisted_source, copies.present, copies.not_an_object, *_COPY,
     *_CLUSTER, servers.configuration_wrong, servers.no_api_server, value.cluster_breaking,
 )  # fmt: skip
 

@@ -28,7 +28,7 @@ from etcdfix.model.storagekey import display
 from etcdfix.remediation.backup.file import read_backup
 from etcdfix.remediation.backup.folder import UNKNOWN_TO_THE_LOG, with_records
 from etcdfix.remediation.change import Change, ChangeRequest, Chosen
-from etcdfix.remediation.checks.undo import Standing, standing_of
+from etcdfix.remediation.checks.copy import Standing, standing_of
 from etcdfix.remediation.cluster import Cluster
 from etcdfix.remediation.offers import Offer, best_of, offers
 from etcdfix.remediation.present import Present

@@ -23,7 +23,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from etcdfix.examine.verdicts.judge import Verdict
-from etcdfix.model.errors import EtcdfixError, RefusedByRule, SourceError
+from etcdfix.model.errors import EtcdfixError, SourceError
 from etcdfix.model.interruptions import signals_held
 from etcdfix.model.model import Confidence, Outcome, ServerBehaviour, StoredValue
 from etcdfix.model.rules import refuse
@@ -58,7 +58,7 @@ from etcdfix.remediation.errors import (
     TransactionUnanswered,
 )
 from etcdfix.remediation.places import RecordPaths, lasting_warnings
-from etcdfix.remediation.settle import judge_reading, open_intents_of, predict, settle_intent
+from etcdfix.remediation.settle import judge_reading, settle_open
 from etcdfix.remediation.writer import TxnAnswer, send_transaction
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.text.safetext import shown_key
@@ -252,23 +252,19 @@ class _Run(NamedTuple):
 
     def settle_first(self, *, for_real: bool) -> list[str]:
         """Settle the open intents about the same key, or foretell it; say what became of each."""
-        cluster, accepted, warnings = self.change.entry.cluster, self.change.accepted, []
-        for intent in open_intents_of(self.log, self.change.key, cluster=cluster):
-            try:
-                if for_real:
-                    self.step("reconcile: open intent of the same key")
-                    found = settle_intent(
-                        self.now, self.log, intent, self.operator, cluster=cluster, accepted=accepted
-                    )
-                else:
-                    found = predict(self.now, intent, cluster=cluster, accepted=accepted)
-            except RefusedByRule as refusal:  # it is of another etcd, and of nothing that is done here
-                warnings.append(refusal.message)
-                continue
-            became = "was settled" if for_real else "would be settled first"
-            said = f"{became}: {found.outcome}" if found.settled else "stays open"
-            warnings += [f"the open intent {intent.link.sequence} {said}, {found.detail}", *found.warnings]
-        return warnings
+        change, said = self.change, list[str]()
+        operator, cluster = self.operator if for_real else None, change.entry.cluster
+        for _ in settle_open(
+            self.now,
+            self.log,
+            {change.key},
+            operator,
+            cluster=cluster,
+            accepted=change.accepted,
+            say=said.append,
+        ):
+            self.step("reconcile: open intent of the same key")
+        return said
 
     def compare_only(self) -> ChangeOutcome:
         """Say what the compare would find: the channel for reading does not take ``KV/Txn``, and is not to learn it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -97,15 +98,22 @@ def lasting_warnings(path: Path, *, named: bool) -> tuple[str, ...]:
 def place_warnings(places: RecordPaths, *, backup: bool = True) -> tuple[str, ...]:
     """Return what speaks against the places, one sentence each; for the preview.
 
-    Without a backup to make, the default directory need not last. Raises UnsafePlace.
+    Without a backup to make, the default directory need not last. Raises NotDurable where nothing can be kept.
     """
+    log = places.log_path
     chosen = places.directories if backup else places.backup_directories
     named = [(path, bool(places.backup_directories)) for path in chosen]
     found: list[str] = []
-    for path, is_named in (*named, (places.log_path.parent, places.audit_log is not None)):
+    for path, is_named in (*named, (log.parent, places.audit_log is not None)):
         existing = _existing(path)
         if existing == path or not is_named:
             found += lasting_warnings(existing, named=is_named)
+        if existing == path or is_named:  # a default directory is made
+            with open_directory(path) as directory:
+                files = [".", *([log.name] if path == log.parent and directory.has(log.name) else [])]
+                for name in files:
+                    if not os.access(name, os.W_OK, dir_fd=directory.descriptor):
+                        raise UnsafePlace(f"{path / name} cannot be written to", path=path / name)
     return tuple(dict.fromkeys((*found, *same_disk_warning(places, backup=backup))))
 
 

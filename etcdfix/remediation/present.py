@@ -27,7 +27,7 @@ from etcdfix.model.providers import facts_of
 from etcdfix.model.rules import Rule, refuse
 from etcdfix.model.storagekey import display
 from etcdfix.remediation.checks.cached_reads import UnsavedKin
-from etcdfix.remediation.checks.release import newest_kubelet
+from etcdfix.remediation.checks.key import newest_kubelet
 from etcdfix.remediation.checks.servers import foretold_of
 from etcdfix.remediation.checks.value import unfit_to_go
 from etcdfix.remediation.cluster import Cluster, encrypted, find_cluster, looks_enveloped

@@ -25,7 +25,7 @@ from etcdfix.remediation.checks.plan import refuse_plan
 from etcdfix.remediation.cluster import Acceptances, Cluster
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.intent import DONE, operator_for
-from etcdfix.remediation.settle import open_intents_of, settle_intent
+from etcdfix.remediation.settle import settle_open
 from etcdfix.report.plan import (
     DECLARE_KEY_LOST,
     Decision,
@@ -261,25 +261,13 @@ def finished_before(
     else:
         operator = operator_for(None, request.etcd_user)
         with request.record_paths.open_log(operator, step) as log:
-            for intent in log.open_intents():
-                key = intent.subject.key
-                if key not in planned or intent not in open_intents_of(log, key, cluster=identity):
-                    continue
-                try:
-                    found = settle_intent(
-                        cluster.now, log, intent, operator, cluster=identity, accepted=accepted
-                    )
-                except RefusedByRule as refusal:  # it is of another etcd, and of nothing that is done here
-                    say(refusal.message)
-                    continue
-                became = f"was settled: {found.outcome}" if found.settled else "stays open"
-                say(f"the open intent {intent.link.sequence} {became}, {found.detail}")
+            for found in settle_open(
+                cluster.now, log, planned, operator, cluster=identity, accepted=accepted, say=say
+            ):
                 if not found.settled or found.outcome == Result.ANOMALY:
-                    why = f"what became of {display(key)} is not known: {found.detail}"
-                    hint = (
-                        f"{'look at it' if found.settled else 'see that etcd answers'}, then run this again"
-                    )
-                    raise refuse(Rule.PLAN, why, hint=hint)
+                    why = f"what became of {found.key} is not known: {found.detail}"
+                    on = "look at it" if found.settled else "see that etcd answers"
+                    raise refuse(Rule.PLAN, why, hint=f"{on}, then run this again")
             recorded = _recorded(log.records(), plan)
     finished = set()
     for key, outcome in recorded.items():

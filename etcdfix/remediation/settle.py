@@ -8,14 +8,14 @@ earlier one was put back to an older state, and the question cannot be answered 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from etcdfix.model.errors import RemediationRefused, SourceError
+from etcdfix.model.errors import RefusedByRule, RemediationRefused, SourceError
 from etcdfix.model.model import ClusterIdentity, StoredValue, digest_of
 from etcdfix.model.rules import Rule, acceptance
 from etcdfix.model.storagekey import display
@@ -42,12 +42,6 @@ class Carried(NamedTuple):
 
 WasPatched = Callable[[Record, StoredValue], Carried]
 """Examines a value of which an intent says that an API server was to write it."""
-
-
-def open_intents_of(log: AuditLog, key: bytes, *, cluster: ClusterIdentity) -> tuple[Record, ...]:
-    """Return the open intents about one key of one cluster, oldest first; one that does not name its cluster counts."""
-    of_key = (intent for intent in log.open_intents() if intent.subject.key == key)
-    return tuple(intent for intent in of_key if cluster.is_same(intent.cluster) is not False)
 
 
 def predict(
@@ -143,6 +137,39 @@ def settle_intent(
         told = f"a backup keeps its marker, and proves nothing about the log: {exc.message}"
         found.warnings.append(unicode_text(told))
     return msgspec.structs.replace(found, record=str(record))
+
+
+def settle_open(
+    now: Datastore,
+    log: AuditLog,
+    keys: Container[bytes],
+    operator: Operator | None,
+    *,
+    cluster: ClusterIdentity,
+    accepted: Acceptances,
+    say: Callable[[str], object],
+) -> Iterator[SettledIntent]:
+    """Settle the open intents about some keys of one cluster, or foretell it where there is no operator; yield each.
+
+    An intent that does not name its cluster counts. One of another etcd stays open: it hinders nothing that is done
+    here. Raises RemediationRefused or AuditError.
+    """
+    for intent in log.open_intents():
+        if intent.subject.key not in keys or cluster.is_same(intent.cluster) is False:
+            continue
+        try:
+            if operator is not None:
+                found = settle_intent(now, log, intent, operator, cluster=cluster, accepted=accepted)
+            else:
+                found = predict(now, intent, cluster=cluster, accepted=accepted)
+        except RefusedByRule as refusal:
+            say(refusal.message)
+            continue
+        became = "was settled" if operator is not None else "would be settled first"
+        said = f"{became}: {found.outcome}" if found.settled else "stays open"
+        for text in (f"the open intent {intent.link.sequence} {said}, {found.detail}", *found.warnings):
+            say(text)
+        yield found
 
 
 def _refuse_other_cluster(intent: Record, cluster: ClusterIdentity, accepted: Acceptances) -> None:

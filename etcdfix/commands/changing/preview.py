@@ -16,8 +16,7 @@ from etcdfix.model.model import ClusterIdentity, Outcome, RepairKind, RepairProo
 from etcdfix.model.providers import IDENTITY
 from etcdfix.model.storagekey import display
 from etcdfix.remediation.change import Change
-from etcdfix.remediation.checks.copy import UNSIGNED_LEASE
-from etcdfix.remediation.checks.undo import speaks_for
+from etcdfix.remediation.checks.copy import UNSIGNED_LEASE, speaks_for
 from etcdfix.remediation.cluster import Cluster
 from etcdfix.remediation.offers import ways_at_hand
 from etcdfix.report.advice.ways import WayKind

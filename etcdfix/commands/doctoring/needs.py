@@ -19,7 +19,7 @@ from etcdfix.model.errors import why
 from etcdfix.model.model import ClusterIdentity, GroupResource
 from etcdfix.model.rules import Rule, acceptance
 from etcdfix.remediation.audit.verify import LOG_IS_GONE, is_there, verify
-from etcdfix.remediation.checks.release import misfit, newest_kubelet
+from etcdfix.remediation.checks.key import misfit, newest_kubelet
 from etcdfix.remediation.durable import open_directory, probe, refuse_foreign_file
 from etcdfix.remediation.errors import NotDurable
 from etcdfix.remediation.places import RecordPaths, lasting_warnings

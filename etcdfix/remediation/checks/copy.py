@@ -1,17 +1,31 @@
-"""The copy that is put back: it is of this cluster and of this object, it is right, and it is still there."""
+"""The copy that is put back: it is of this cluster and of this object, it is right, and it is still there.
+
+For a backup its audit log speaks, and the history of this etcd. Without a log it is put only where nothing is. A file
+that somebody made up has fitting digests too; what it cannot have is the digest that the change printed on the day. So
+nothing here says it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from etcdfix.copies.model import Sameness
 from etcdfix.model.errors import RefusedByRule
-from etcdfix.model.model import RepairKind
-from etcdfix.model.rules import Rule, refuse, unless_accepted
+from etcdfix.model.model import Outcome, RepairKind
+from etcdfix.model.rules import Rule, acceptance, refuse, unless_accepted
+from etcdfix.remediation.audit.record import Record, Result, Verb
+from etcdfix.remediation.audit.search import outcomes_of, wrote
+from etcdfix.remediation.audit.verify import broken, is_there, trouble_with
+from etcdfix.remediation.backup.file import ANOMALY, Backup
+from etcdfix.remediation.backup.folder import intent_of
+from etcdfix.remediation.errors import AuditLogUnreadable
 from etcdfix.remediation.facts import must_be_had
+from etcdfix.remediation.same_etcd import Recorded, hold_against
 from etcdfix.report.advice.finding import repair_risks
-from etcdfix.text.commands import fix
+from etcdfix.text.commands import explain, fix
 
 if TYPE_CHECKING:
     from etcdfix.remediation.change import Change
@@ -95,3 +109,127 @@ def expired_lease(_present: Present, change: Change) -> Refusals:
 
 UNSIGNED_LEASE: Final = 0xFFFFFFFFFFFFFFFF
 """Lease ids are shown without their sign, as etcdctl shows them."""
+
+
+# -- an undo
+
+BY_ITSELF: Final = (
+    f"a backup is undone by itself with {acceptance(Rule.UNLISTED_SOURCE)} and --expect-value-sha256, the digest that "
+    "the change printed"
+)
+_ANOTHER_LOG: Final = f"keep it as it is, and begin a new one with --audit-log; {BY_ITSELF}"
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """What speaks for a backup.
+
+    Attributes:
+        intent: Of this audit log, that made it; None where the log does not know it.
+        other: Why it is of another etcd; "" where nothing says so.
+        unseen: What could not be compared, a sentence; "" for nothing.
+    """
+
+    backup: Backup
+    intent: Record | None
+    other: str
+    other_past: str
+    unseen: str
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What was accepted of it, or could not be compared; one sentence each."""
+        accepted = f"the backup is of another etcd, as accepted: {self.other}" if self.other else ""
+        return tuple(filter(None, (accepted, self.unseen)))
+
+
+def standing_of(backup: Backup, present: Present) -> Standing:
+    """Find out what speaks for a backup; raises AuditLogUnreadable or SourceError."""
+    log, deleted_at = present.request.record_paths.log_path, 0
+    try:
+        trouble = trouble_with(log)
+        if trouble:
+            raise broken(log, trouble, hint=_ANOTHER_LOG)
+        intent = intent_of(backup, log) if is_there(log) else None
+    except AuditLogUnreadable as exc:
+        raise AuditLogUnreadable(exc.message, hint=exc.hint or _ANOTHER_LOG) from exc
+    if intent is not None and intent.verb is Verb.DELETE:
+        done = (one for one in outcomes_of(log, intent) if one.outcome == Result.DELETED)
+        deleted_at = max((int(one.header_revision or 0) for one in done), default=0)
+    recorded = Recorded.of_backup(backup.content, deleted_at=deleted_at)
+    if backup.content.purpose == ANOMALY:
+        # Members may disagree on what was there: then the history of another one says nothing of it.
+        recorded = msgspec.structs.replace(Recorded.of_backup(backup.content), mod_revision=0)
+    held = hold_against(present.cluster.now, recorded, present.identity, present.reading)
+    other = held.other_id or held.contradiction
+    return Standing(
+        backup=backup, intent=intent, other=other, other_past=held.contradiction, unseen=held.unseen
+    )
+
+
+def other_cluster_id(_present: Present, change: Change) -> Refusals:
+    """The backup is of this etcd, by its cluster id and by how the key stood at the revisions that it names."""
+    standing = change.standing
+    if standing is not None and standing.other and not change.accepts(Rule.OTHER_CLUSTER_ID):
+        why = f"the backup {standing.backup.path} is of another etcd: {standing.other}"
+        hint = "name its etcd with --endpoints; or if this etcd was made from it, and takes its place"
+        yield unless_accepted(Rule.OTHER_CLUSTER_ID, why, hint=hint)
+
+
+def unlisted_source(present: Present, change: Change) -> Refusals:
+    """The audit log lists the backup, or whoever undoes it brings the digest that the change printed."""
+    if not change.by_itself:
+        return
+    copy, log = change.copy, present.request.record_paths.log_path
+    if not change.accepts(Rule.UNLISTED_SOURCE):
+        why = f"the {copy.where} is no backup that this audit log ({log}) knows"
+        hint = f"name the log that was used then with --audit-log; {BY_ITSELF}"
+        yield unless_accepted(Rule.UNLISTED_SOURCE, why, hint=hint)
+    if not change.expected_digest:
+        hint = f"{BY_ITSELF}; a value that reads: {_other_way(present, change)}"
+        yield refuse(Rule.UNLISTED_SOURCE, f"nothing but its own file speaks for the {copy.where}", hint=hint)
+
+
+def not_an_object(present: Present, change: Change) -> Refusals:
+    """The backup is about a key that holds an object of the API, where no log speaks for it."""
+    if change.by_itself and change.examined.verdict.outcome is Outcome.NOT_AN_OBJECT:
+        why = f"the {change.copy.where} is about {present.shown}, which holds no object of the API"
+        yield refuse(Rule.NOT_AN_OBJECT, why, hint="name the storage prefix of this cluster: --etcd-prefix")
+
+
+def present(now: Present, change: Change) -> Refusals:
+    """What stands at the key is what the change put there, or nothing."""
+    standing, other_way = change.standing, _other_way(now, change)
+    assert standing is not None  # it is an undo
+    intent, stored = standing.intent, now.reading.stored
+    if intent is not None and intent.is_patch:
+        told = f"an API server wrote {now.shown} anew: that cannot be undone"
+        instead = "the backup keeps the old bytes; what differs, change through the API: kubectl edit"
+        yield refuse(Rule.PRESENT, told, hint=instead)
+    elif stored is not None and intent is None:
+        why = f"{now.shown} exists: a backup that no audit log speaks for is put only where nothing is"
+        yield refuse(Rule.PRESENT, why, hint="name the audit log that knows it with --audit-log")
+    elif stored is not None and intent is not None:
+        if wrote(now.request.record_paths.log_path, intent, stored):
+            return
+        text = f"{now.shown} exists, and record {intent.link.sequence} did not put that there"
+        hint = f"somebody may have created it again; where it cannot be read: {other_way}"
+        if stored.value == change.value:
+            text = f"{now.shown} holds what the backup holds already, written at mod_revision {stored.mod_revision}"
+            hint = f"there is nothing to undo; what stands there: {explain(now.key).line(change.request.run)}"
+        yield refuse(Rule.PRESENT, text, hint=hint)
+
+
+def _other_way(now: Present, change: Change) -> str:
+    return fix(now.key, change.copy.source, seals=True).line(change.request.run)
+
+
+def speaks_for(now: Present, change: Change) -> str:
+    """Return what speaks for a backup that may be undone."""
+    standing = change.standing
+    assert standing is not None  # it is an undo
+    if standing.intent is None:
+        named = standing.backup.intent.audit_log
+        return f"by itself: its own digests fit, and the one that was given; no record lists it (its log: {named})"
+    if now.absent:
+        return f"record {standing.intent.link.sequence} of this audit log lists these bytes at this key"
+    return f"record {standing.intent.link.sequence} of this audit log put there what stands there now"

@@ -1,17 +1,24 @@
-"""The etcd key: it stands as expected, and every member, the cluster and the plan agree on it."""
+"""The etcd key: it stands as expected, and every member, the cluster, its release and the plan agree on it.
+
+A kind that is newer than the release that was named looks like a damaged one. A kubelet is never newer than its API
+server, and at most three minors older (Kubernetes' version skew policy).
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from etcdfix.model.errors import RefusedByRule
+from etcdfix.decoding.kubeobject import ObjectReader
+from etcdfix.examine.one import Examiner
+from etcdfix.model.errors import DecodeError, RefusedByRule
 from etcdfix.model.model import Outcome, digest_of
-from etcdfix.model.rules import Rule, acceptance, refuse, unless_accepted
+from etcdfix.model.rules import Rule, refuse, unless_accepted
 from etcdfix.remediation.cluster import refuse_unknown
 from etcdfix.remediation.facts import must_be_had
 from etcdfix.remediation.members import AlarmKind
+from etcdfix.sources.base import Source
 from etcdfix.text.commands import RunOptions, save_snapshot
 
 if TYPE_CHECKING:
@@ -113,7 +120,6 @@ def unchecked_member(present: Present, change: Change) -> Said:
     """Every voting member was asked for its copy, or is accepted by name; always a majority of them."""
     named = change.accepted.named(Rule.UNCHECKED_MEMBER)
     if present.cluster.is_kine:
-        yield from (f"{acceptance(Rule.UNCHECKED_MEMBER, name)} was not needed" for name in sorted(named))
         return
     survey = present.survey
     spared = survey.accepted(named)
@@ -132,9 +138,6 @@ def unchecked_member(present: Present, change: Change) -> Said:
         hint = "start the others, or name their addresses in --endpoints"
         yield refuse(Rule.UNCHECKED_MEMBER, why, hint=hint)
     yield from (f"member {copy.label} was not asked, as accepted" for copy in spared)
-    used = {name for copy in spared for name in (copy.name, f"{copy.member_id:x}")}
-    for name in sorted(set(named) - used):
-        yield f"{acceptance(Rule.UNCHECKED_MEMBER, name)} was not needed, or fits no member"
 
 
 def corrupt_alarm(present: Present, _change: Change) -> Said:
@@ -189,3 +192,60 @@ def unknown_cluster(present: Present, change: Change) -> Said:
             Rule.UNKNOWN_CLUSTER,
             f"the {change.copy.where} does not say which cluster it comes from, in a way that can be compared here",
         )
+
+
+MOST_SKEW: Final = 3
+"""A kubelet may be this many minors older than the API servers."""
+
+_NODES: Final = b"minions/"
+_KUBELET: Final = re.compile(r"v1\.([0-9]{1,4})(?:[.+-].*)?")
+
+
+def newest_kubelet(source: Source, examiner: Examiner) -> int | None:
+    """Return the minor release of the newest kubelet among the stored Nodes; None where no Node can be read.
+
+    Raises SourceError.
+    """
+    reader = ObjectReader(examiner.decoder)
+    minors = []
+    for stored in source.current(examiner.layout.path(_NODES)):
+        plaintext = examiner.plaintext(examiner.examine(stored))
+        if plaintext is None:
+            continue
+        try:
+            node = reader.builtin(plaintext, "", "Node").value
+        except DecodeError:
+            continue
+        # As Go holds it: each of these is there, whatever was stored.
+        match = _KUBELET.fullmatch(node["status"]["nodeInfo"]["kubeletVersion"])
+        if match is not None:
+            minors.append(int(match.group(1)))
+    return max(minors, default=None)
+
+
+def misfit(named: str, newest: int) -> RefusedByRule | None:
+    """Return why a release that was named is not the cluster's by its newest kubelet; None where it may be."""
+    if newest <= int(named.partition(".")[2]) <= newest + MOST_SKEW:
+        return None
+    why = (
+        f"release {named} was named, and the newest kubelet is 1.{newest}: the API servers are of 1.{newest} to "
+        f"1.{newest + MOST_SKEW}"
+    )
+    hint = "name the release of the API servers with --kubernetes-version, or leave it out"
+    return refuse(Rule.RELEASE, why, hint=hint)
+
+
+def release(present: Present, _change: Change) -> Said:
+    """The release that was named is that of the newest kubelet, or at most three minors newer."""
+    named, newest = present.cluster.examiner.assumed_release, present.newest_kubelet
+    doubt = misfit(named, newest) if named and newest is not None else None
+    if doubt is not None:
+        yield doubt
+
+
+def unknown_release(present: Present, change: Change) -> Said:
+    """A Node can be read that shows which release the API servers are of, where one was named."""
+    named = present.cluster.examiner.assumed_release
+    if named and present.newest_kubelet is None and not change.accepts(Rule.UNKNOWN_RELEASE):
+        why = f"no Node can be read, so nothing shows that the API servers are of release {named}"
+        yield unless_accepted(Rule.UNKNOWN_RELEASE, why, hint="leave --kubernetes-version out")

@@ -30,7 +30,7 @@ from etcdfix.remediation.datastore import Expected, describe_move, find_differen
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.memory.ground import Ground
 from etcdfix.remediation.memory.held import Held
-from etcdfix.remediation.patcher import FIXED_AT, LONGEST_ANSWER, now_text, patch_annotation
+from etcdfix.remediation.patcher import FIXED_AT, now_text, patch_annotation
 from etcdfix.remediation.present import Present
 from etcdfix.remediation.settle import Carried
 from etcdfix.report.objects import Form, Viewer
@@ -238,7 +238,7 @@ class PatchSender:
         if written is not found:
             warnings.append(f"it was written again since, at mod_revision {found.stored.mod_revision}")
         doubts: list[str] = []
-        beyond = self._compare(holder, written, document, doubts, warnings)
+        beyond = self._compare(document, doubts, warnings)
         by = f"by {self.server}, with {found.transformer}"
         if beyond:
             return Sent(
@@ -303,14 +303,7 @@ class PatchSender:
         ours = _annotation(document) == self._at and _metadata(document).get("uid") == self._held.chosen.uid
         return (written, document) if ours else (found, stored)
 
-    def _compare(
-        self,
-        holder: Holder,
-        found: Examination,
-        stored: dict[str, Any],
-        doubts: list[str],
-        notes: list[str],
-    ) -> bool:
+    def _compare(self, stored: dict[str, Any], doubts: list[str], notes: list[str]) -> bool:
         """Say whether etcd holds more than labels and annotations otherwise than the saved copy."""
         saved = self._held.exact
         if saved is None:
@@ -318,41 +311,23 @@ class PatchSender:
                 "no saved copy is of this very write, so what admission may have changed is not known"
             )
             return False
-        before: dict[str, Any] | None = None
-        after: dict[str, Any] | None = stored
         why = "one of the two cannot be read as JSON"
         try:
             before = _parsed(read_saved(self._ground.rescued, saved))
+            if before is not None and before.get("apiVersion") != stored.get("apiVersion"):
+                # Fields of two versions have other names.
+                before, why = None, f"etcd holds it as {safe_text(str(stored.get('apiVersion')))}"
+            if before is not None:
+                self.changed, beyond = differences(before, stored)
+                if self.changed and not beyond:
+                    notes.append(f"admission changed it: {', '.join(self.changed)}")
+                return beyond
         except ConfigurationError as exc:
             why = exc.message
-        if before is not None and before.get("apiVersion") != stored.get("apiVersion"):
-            # Fields of two versions have other names: the rest is only as that server converts it.
-            shown = self._read_back(holder)
-            after = None if shown is None else {**shown, "metadata": _metadata(stored)}
-            why = f"{holder.server.address} does not give what it wrote"
-            if shown and _metadata(shown).get("resourceVersion") != str(found.stored.mod_revision):
-                after, why = None, f"{holder.server.address} gives another write of it"
-            version = safe_text(str(stored.get("apiVersion")))
-            notes.append(
-                f"etcd holds it as {version}: only its metadata were compared there, the rest as the server reads it"
-            )
-        differing = None
-        if before is not None and after is not None:
-            try:
-                differing = differences(before, after)
-            except RecursionError:
-                why = "it is nested too deeply"
-        if differing is None:
-            doubts.append(f"it could not be compared with the saved copy: {why}")
-            return False
-        self.changed, beyond = differing
-        if self.changed and not beyond:
-            notes.append(f"admission changed it: {', '.join(self.changed)}")
-        return beyond
-
-    def _read_back(self, holder: Holder) -> dict[str, Any] | None:
-        reply = holder.server.send("GET", holder.memory.path, longest=LONGEST_ANSWER)
-        return _parsed(reply.body) if isinstance(reply, Reply) and reply.status == 200 else None
+        except RecursionError:
+            why = "it is nested too deeply"
+        doubts.append(f"it could not be compared with the saved copy: {why}")
+        return False
 
 
 def differences(before: dict[str, Any], after: dict[str, Any]) -> tuple[tuple[str, ...], bool]:

@@ -29,10 +29,10 @@ from etcdfix.remediation.same_etcd import Recorded, hold_against
 from etcdfix.remediation.settle import (
     Carried,
     judge_reading,
-    open_intents_of,
     predict,
     refuse_other_store,
     settle_intent,
+    settle_open,
 )
 from etcdfix.report.log import SettledIntent
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
@@ -627,14 +627,19 @@ def test_backups_that_were_moved_away_need_no_confirming(
     assert (found.outcome, found.warnings) == (Result.APPLIED_OR_GONE, [])
 
 
-def test_open_intents_of_one_key_of_one_cluster(path: Path) -> None:
-    mine = open_intent(path, b"/registry/secrets/a/b", mod_revision=5)
-    nameless = open_intent(path, b"/registry/secrets/a/b", mod_revision=6, cluster_uid="")
-    open_intent(path, b"/registry/secrets/a/b", mod_revision=7, cluster_uid="another")
+def test_open_intents_of_one_key_of_one_cluster(etcd: EtcdServer, path: Path) -> None:
+    wanted = b"/registry/secrets/a/b"
+    mine = open_intent(path, wanted, mod_revision=5)
+    nameless = open_intent(path, wanted, mod_revision=6, cluster_uid="")
+    open_intent(path, wanted, mod_revision=7, cluster_uid="another")
     open_intent(path, b"/registry/secrets/a/bb", mod_revision=8)
-    with AuditLog.open(path) as log:
-        found = open_intents_of(log, b"/registry/secrets/a/b", cluster=ClusterIdentity.by_uid(UID))
-    assert [intent.link for intent in found] == [mine.link, nameless.link]
+    here, said = ClusterIdentity.by_uid(UID), list[str]()
+    accepted = Acceptances(words=(Rule.UNKNOWN_CLUSTER,))
+    with connected(etcd.endpoint) as client, AuditLog.open(path) as log:
+        now = EtcdNow(client)
+        found = [*settle_open(now, log, {wanted}, None, cluster=here, accepted=accepted, say=said.append)]
+    assert [one.sequence for one in found] == [mine.link.sequence, nameless.link.sequence]
+    assert said[0].startswith("the open intent 1 would be settled first: ")
 
 
 def test_intent_that_is_closed_already_is_not_closed_again(etcd: EtcdServer, path: Path, key: bytes) -> None:

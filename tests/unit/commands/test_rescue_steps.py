@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from etcdfix.commands.rescuing.told import next_steps
+from etcdfix.commands.rescuing.objects import next_steps
 from etcdfix.copies.rescued import Fit
 from etcdfix.report.rescue import Rescued, RescuedObject
 from etcdfix.text.commands import RunOptions

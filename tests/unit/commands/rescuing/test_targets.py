@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from etcdfix.commands.rescuing.targets import targets_of_keys, targets_of_report
+from etcdfix.commands.rescuing.objects import targets_of_keys, targets_of_report
 from etcdfix.model.errors import ConfigurationError
 from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.model import Scope

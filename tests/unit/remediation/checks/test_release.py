@@ -7,7 +7,7 @@ import pytest
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine.one import Examiner
 from etcdfix.model.storagekey import StorageLayout
-from etcdfix.remediation.checks.release import MOST_SKEW, misfit, newest_kubelet
+from etcdfix.remediation.checks.key import MOST_SKEW, misfit, newest_kubelet
 from etcdfix.testing.protobytes import block, object_meta, unknown
 from tests.support.decoders import shared_decoder
 from tests.support.memory_source import MemorySource

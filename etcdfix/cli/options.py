@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial, wraps
 from pathlib import Path
@@ -21,7 +21,7 @@ from click.shell_completion import CompletionItem
 from etcdfix.apiserver.servers import parse_server_url
 from etcdfix.cli.command import SHARED, shared, variable_of
 from etcdfix.cli.ending import end_after
-from etcdfix.cli.output import HABITS, as_typed, say
+from etcdfix.cli.output import say
 from etcdfix.copies.finder import TO_LOOK_IN, Named, grammar, parse_named
 from etcdfix.copies.model import Place
 from etcdfix.encryption.keyring import is_key_text
@@ -250,16 +250,18 @@ def _require_there(option: str, named: Named) -> None:
         if is_directory is (named.place is Place.LOG):
             return
         what = "it is a directory, not a file" if is_directory else "it is a file, not a directory"
-    form = grammar([named.place]).partition("[")[0]
-    instead = {str(named): form, **{word: "FILE" for word in HABITS.words if is_key_text(word)}}
     raise ConfigurationError(
-        f"{option} {named.place}: {shown_word(named.what)}: {what}",
-        hint=f"write {form}: {as_typed(instead)}",
+        f"{option} {named.place}: {shown_word(named.what)}: {what}", hint=f"write {grammar([named.place])}"
     )
 
 
-def _place_option(option: str, name: str, **settings: Any) -> Decorator:
+def _place_option(option: str, name: str, places: Sequence[Place], told: str, **settings: Any) -> Decorator:
     """Return an option that takes places; those that are files have to be there once the command runs."""
+
+    def parse(_context: click.Context, _parameter: click.Parameter, given: Any) -> Any:
+        if isinstance(given, tuple):
+            return tuple(parse_named(word, places) for word in dict.fromkeys(given))
+        return parse_named(given, places) if given is not None else None
 
     def decorate(command: Any) -> Any:
         @wraps(command)
@@ -269,30 +271,18 @@ def _place_option(option: str, name: str, **settings: Any) -> Decorator:
                 _require_there(option, named)
             return command(**options)
 
-        return click.option(option, name, metavar="PLACE", **settings)(checked)
+        told_all = f"{told}: {grammar(places)}."
+        return click.option(option, name, metavar="PLACE", callback=parse, help=told_all, **settings)(checked)
 
     return decorate
 
 
 def in_option(places: Sequence[Place] = TO_LOOK_IN) -> Decorator:
     """Return ``--in``, which names where copies are looked for besides; its value is a tuple of :class:`Named`."""
-
-    def parse(
-        _context: click.Context, _parameter: click.Parameter, words: Iterable[str]
-    ) -> tuple[Named, ...]:
-        return tuple(parse_named(word, places) for word in dict.fromkeys(words))
-
-    return _place_option(
-        "--in", "places", multiple=True, callback=parse,
-        help=f"Look there too (may be repeated): {grammar(places)}.",
-    )  # fmt: skip
+    return _place_option("--in", "places", places, "Look there too (may be repeated)", multiple=True)
 
 
-def _from(_context: click.Context, _parameter: click.Parameter, word: str | None) -> Named | None:
-    return parse_named(word) if word is not None else None
-
-
-from_option = _place_option("--from", "named", callback=_from, help=f"Put this copy back: {grammar()}.")
+from_option = _place_option("--from", "named", tuple(Place), "Put this copy back")
 
 access_options = option_group(
     shared(_SERVERS, "--kubeconfig", type=FILE, metavar="FILE",

@@ -11,7 +11,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -20,7 +20,7 @@ import msgspec
 
 from etcdfix.model.errors import ConfigurationError
 from etcdfix.text.notes import Note
-from etcdfix.text.safetext import WITHHELD, quote_command, safe_text, shown_key
+from etcdfix.text.safetext import WITHHELD, safe_text, shown_key
 
 if TYPE_CHECKING:
     from etcdfix.model.errors import RefusedByRule
@@ -77,15 +77,6 @@ def _as_shown(word: str) -> str:
         if shown_key(key) != key:
             return f"{word[:at]}{shown_key(key).decode('utf-8', 'backslashreplace')}"
     return word
-
-
-def as_typed(instead: Mapping[str, str]) -> str:
-    """Return the command that runs with other words in the place of some, to be pasted."""
-    words = []
-    for word in words_as_typed():
-        option, equals, value = word.partition("=")
-        words.append(f"{option}={instead[value]}" if equals and value in instead else instead.get(word, word))
-    return quote_command(words)
 
 
 def say(text: str) -> None:

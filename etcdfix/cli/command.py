@@ -66,28 +66,21 @@ _quiet_option: Final = shared(
 )  # fmt: skip
 
 
-def codes(good: str, findings: str = "", incomplete: str = "", *, refused: str = "", source: str = "") -> str:
-    """Return the exit codes 0, 1, 3, 4 and 5 of a command for its page, a line each; 2 is the same everywhere."""
-    own = {0: good, 1: findings, 3: incomplete, 4: refused, 5: source}
-    return "\n".join(f"{code}  {text}" for code, text in own.items() if text)
-
-
-OF_A_LOOK: Final = codes(
-    "nothing wrong",
-    "findings, differences, losses or failures",
-    "something is undetermined, or was lost midway (wins over 1)",
-    source="nothing could be examined",
-)
-OF_A_CHANGE: Final = codes(
-    "done, or the dry run would be",
-    incomplete="outcome unknown or anomalous",
-    refused="refused by a safety rule; nothing was changed",
-    source="etcd could not be asked; nothing was changed",
-)
+OF_A_LOOK: Final = """\
+0  nothing wrong; written
+1  findings, differences, losses or failures
+3  something could not be told, or was lost midway
+4  refused by a safety rule
+5  nothing could be read"""
+OF_A_CHANGE: Final = """\
+0  done, or the dry run would be
+3  outcome unknown or anomalous
+4  refused by a safety rule; what is told as done before that stays done
+5  what is changed could not be read; what is told as done before that stays done"""
 
 
 class Command(click.Command):
-    """A command of etcdfix; ``epilog`` is what its exit codes say, where that is not what they say of most."""
+    """A command of etcdfix; ``epilog`` says what its exit codes mean."""
 
     changing = False
     exit_codes = OF_A_LOOK

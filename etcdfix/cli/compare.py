@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from etcdfix.cli.command import Command, codes
+from etcdfix.cli.command import Command
 from etcdfix.cli.keys import wanted_scope
 from etcdfix.cli.look import open_look
 from etcdfix.cli.options import FILE, etcd_data_options, reading_options, report_options, scope_options
@@ -21,14 +21,8 @@ from etcdfix.sources.base import has_keys
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
 
-_CODES = codes(
-    "nothing differs",
-    "something differs, even if not everything could be compared",
-    incomplete="nothing differs, and not everything could be compared: a member did not answer",
-)
 
-
-@click.command("compare", cls=Command, epilog=_CODES)
+@click.command("compare", cls=Command)
 @scope_options
 @click.option(
     "--with-snapshot", type=FILE, metavar="FILE",

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from etcdfix.cli.command import Group, codes
+from etcdfix.cli.command import Group
 from etcdfix.cli.inputs import NOTHING_NAMED
 from etcdfix.cli.keys import wanted_scope
 from etcdfix.cli.look import Look, open_look, record_paths, report_place
@@ -122,14 +122,7 @@ def try_(*, places: tuple[Named, ...], **options: Any) -> int:
         return look.tell(report, ended, request.run)
 
 
-_WHAT_IF_CODES = codes(
-    "nothing becomes unreadable",
-    "something becomes unreadable, or loses the key with which it can be repaired",
-    "could not be told: something is undetermined, or not everything was read (1 wins)",
-)
-
-
-@command.command("what-if", epilog=_WHAT_IF_CODES)
+@command.command("what-if")
 @click.option(
     "--new", "new_config", type=FILE, required=True, metavar="FILE", envvar="ETCDFIX_NEW",
     help="The EncryptionConfiguration that you want to deploy.",
@@ -175,10 +168,7 @@ def check(*, files: tuple[Path, ...], fail_on: str, **options: Any) -> int:
     return int(any(one.level in failing for one in report.findings))
 
 
-@command.command(
-    "merge",
-    epilog=codes("written", refused="--audit-log cannot take the record: the error says what was written"),
-)
+@command.command("merge")
 @click.argument("files", type=FILE, nargs=-1, required=True, metavar="TODAY OTHER...")
 @click.option(
     "--output-file", type=FILE, required=True, metavar="FILE", help="The new file. It must not exist."
@@ -209,15 +199,7 @@ def merge(*, files: tuple[Path, ...], output_file: Path, audit_log: Path | None,
     return 0
 
 
-_RECOVER_CODES = codes(
-    "recovered, and together they open everything that was tried",
-    "nothing was recovered, or something is opened by none of them",
-    "could not be told, or not everything was read (wins over 1)",
-    refused="--save-dir is not safe, or --audit-log cannot take the record: the error says what was written",
-)
-
-
-@command.command("recover", epilog=_RECOVER_CODES)
+@command.command("recover")
 @scope_options
 @click.option(
     "--token-file", "token_files", type=FILE, multiple=True, required=True, metavar="FILE",

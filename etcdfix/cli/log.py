@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from etcdfix.cli.command import ChangingCommand, Group, codes
+from etcdfix.cli.command import ChangingCommand, Group
 from etcdfix.cli.inputs import gather_inputs
 from etcdfix.cli.look import record_paths, report_place
 from etcdfix.cli.options import (
@@ -42,27 +42,6 @@ from etcdfix.report.render import FORMS
 from etcdfix.text.commands import RunOptions
 from etcdfix.text.safetext import safe_json
 
-_VERIFY_CODES: Final = codes(
-    "whole", "tampered", "open intents, a torn last line, or no head file", source="unreadable"
-)
-_SETTLE_CODES: Final = codes(
-    "every open intent is settled (or there is none)",
-    incomplete="an intent stays open, or ended in an anomaly",
-    refused="another cluster, or a log whose chain is broken (wins over 3)",
-    source="etcd or the log cannot be read",
-)
-_BACKUPS_CODES: Final = codes(
-    "every backup is whole and what the audit log says, and none is missing",
-    "something is wrong or missing",
-    "something cannot be told (1 wins over it)",
-    source="a directory cannot be listed",
-)
-_PRUNE_CODES: Final = codes(
-    "removed, or the dry run would; or none was old enough",
-    incomplete="a file could not be removed",
-    refused="a rule keeps a backup that is old enough; the others are removed, or none",
-    source="a directory or the audit log cannot be read; nothing was removed",
-)
 _log_argument: Final = click.argument("log", metavar="FILE", type=FILE)
 
 
@@ -108,7 +87,7 @@ def show(*, log: Path, **options: Any) -> int:
     return 0
 
 
-@command.command("verify", epilog=_VERIFY_CODES)
+@command.command("verify")
 @_log_argument
 @click.option(
     "--expect-head",
@@ -129,7 +108,7 @@ def verify(*, log: Path, expect_head: str | None, **options: Any) -> int:
     return verified.exit_code
 
 
-@command.command("settle", cls=ChangingCommand, epilog=_SETTLE_CODES)
+@command.command("settle", cls=ChangingCommand)
 @_log_argument
 @kine_option
 @live_options
@@ -176,7 +155,7 @@ def settle(
     return settled.exit_code
 
 
-@command.command("backups", epilog=_BACKUPS_CODES)
+@command.command("backups")
 @_places
 @report_options()
 def backups(**options: Any) -> int:
@@ -191,7 +170,7 @@ def backups(**options: Any) -> int:
     return listed.exit_code
 
 
-@command.command("prune", cls=ChangingCommand, epilog=_PRUNE_CODES)
+@command.command("prune", cls=ChangingCommand)
 @_places
 @change_output_option
 @click.option("--older-than", required=True, metavar="DAYS", type=_days,

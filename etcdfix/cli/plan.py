@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from etcdfix.cli.changing import request_fields, require_reason
-from etcdfix.cli.command import ChangingCommand, Command, codes
+from etcdfix.cli.command import ChangingCommand, Command
 from etcdfix.cli.inputs import configuration_of, gather_inputs
 from etcdfix.cli.keys import named_key
 from etcdfix.cli.look import ExitCode, api_access, open_look, record_paths
@@ -145,15 +145,7 @@ def plan_exit_code(plan: DeletionPlan) -> ExitCode:
     return ExitCode.NOTHING_WRONG
 
 
-_RUN_CODES = codes(
-    "everything that the plan decides on is done, or would be (dry run)",
-    incomplete="an outcome is unknown, anomalous or doubtful, or --timeout was over: the run stopped there",
-    refused="refused by a safety rule, or not confirmed; what is told as done before that stays done",
-    source="etcd could not be asked, or its watch broke; what is told as done before that stays done",
-)
-
-
-@click.command("plan", cls=ChangingCommand, epilog=_RUN_CODES)
+@click.command("plan", cls=ChangingCommand)
 @click.option(
     "--run", "plan_file", type=FILE, required=True, metavar="FILE",
     help="Work through this plan (of etcdfix plan -o json), as it decides.",

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from etcdfix.cli.command import Group, codes
+from etcdfix.cli.command import Group
 from etcdfix.cli.look import ExitCode, report_place
 from etcdfix.cli.options import FILE, report_options
 from etcdfix.cli.output import say, say_incomplete
@@ -27,10 +27,7 @@ def command() -> None:
     """
 
 
-@command.command(
-    "render",
-    epilog=codes("written, whatever it says", "", "written, and the report says that it is incomplete"),
-)
+@command.command("render")
 @click.argument("file", type=FILE)
 @report_options(tuple(SCAN_FORMS))
 def render(*, file: Path, output: str, **options: Any) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from etcdfix.cli.command import Command, codes
+from etcdfix.cli.command import Command
 from etcdfix.cli.inputs import gather_inputs, what_to_read
 from etcdfix.cli.keys import is_key, named_key, wanted_namespace
 from etcdfix.cli.look import api_access, record_paths, report_exit_code, report_place
@@ -34,15 +34,8 @@ from etcdfix.model.scope import ScopeRequest, builtin_key, parse_object, split_w
 from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.saved_report import SavedReport, load_report
 
-_CODES = codes(
-    "all saved as etcd has it, or readable meanwhile",
-    incomplete="some are not saved, or only in an older state, or were lost midway: what is saved stays",
-    refused="an API server reads the objects, lets nobody ask, or a place is not safe; nothing was saved",
-    source="no API server, or not the etcd of a RESOURCE, could be reached; nothing was saved",
-)
 
-
-@click.command("rescue", cls=Command, epilog=_CODES)
+@click.command("rescue", cls=Command)
 @click.argument("words", nargs=-1, metavar="[RESOURCE|TYPE/NAME|KEY]...")
 @namespace_options
 @click.option(

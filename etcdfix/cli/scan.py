@@ -21,6 +21,7 @@ from etcdfix.commands.scanning.pipeline import FAILING
 from etcdfix.model.errors import ConfigurationError
 from etcdfix.model.model import Outcome
 from etcdfix.report.advice.whole import plugin_troubles
+from etcdfix.report.document import CAP
 from etcdfix.report.render import FORMS, SCAN_FORMS, Writer
 from etcdfix.report.saved_report import load_baseline
 from etcdfix.text.commands import RunOptions
@@ -47,15 +48,6 @@ def _fail_on(_context: click.Context, _parameter: click.Parameter, text: str | N
 @scope_options
 @look_options(SCAN_FORMS)
 @click.option(
-    "--max-causes",
-    type=click.IntRange(min=1),
-    default=100,
-    show_default=True,
-    metavar="N",
-    envvar="ETCDFIX_MAX_CAUSES",
-    help="Keys that -o wide lists, and causes of each Status; counts are never capped.",
-)
-@click.option(
     "--baseline",
     type=FILE,
     metavar="REPORT",
@@ -76,9 +68,7 @@ def _fail_on(_context: click.Context, _parameter: click.Parameter, text: str | N
     help="Instead, list keys that belong to nobody: without owner, CRD, namespace or known resource. None of this is a "
     "reason to delete anything.",
 )  # fmt: skip
-def command(
-    *, max_causes: int, baseline: Path | None, fail_on: tuple[Outcome, ...], orphans: bool, **options: Any
-) -> int:
+def command(*, baseline: Path | None, fail_on: tuple[Outcome, ...], orphans: bool, **options: Any) -> int:
     """Examine everything in scope, and report what cannot be read and why. Reads only.
 
     Name resources as at kubectl (secrets, po,svc, deploy.apps), objects (TYPE/NAME), key prefixes (they start with /
@@ -90,8 +80,8 @@ def command(
     wanted = wanted_scope(options)
     earlier = load_baseline(baseline) if baseline is not None else None
     with open_look(options, each_from_its_own=True, besides=(baseline,)) as look:
-        request = ScanRequest(**look.reading_fields(), scope=wanted, max_causes=max_causes, baseline=earlier)
-        writer = _writer(look.place, request.run, max_causes, fail_on)
+        request = ScanRequest(**look.reading_fields(), scope=wanted, baseline=earlier)
+        writer = _writer(look.place, request.run, fail_on)
         result = run_scan(look.source, request, writer, **look.means)
         look.place.wrote(result.report)
     _say_last_words(result, fail_on)
@@ -100,7 +90,7 @@ def command(
 
 def _orphans(options: dict[str, Any]) -> int:
     context = click.get_current_context()
-    for name in ("scope", "namespaces", "max_causes", "baseline", "fail_on"):
+    for name in ("scope", "namespaces", "baseline", "fail_on"):
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(
                 "--orphans looks at everything: give no scope and no other option of a scan"
@@ -112,12 +102,12 @@ def _orphans(options: dict[str, Any]) -> int:
         return look.tell(report, found.ended, found.request.run)
 
 
-def _writer(place: ReportPlace, run: RunOptions, cap: int, failing: Collection[Outcome]) -> Writer:
+def _writer(place: ReportPlace, run: RunOptions, failing: Collection[Outcome]) -> Writer:
     if place.form == "junit":
         from etcdfix.report.render.junit import JUnitWriter  # noqa: PLC0415 - only this form loads XML
 
         return JUnitWriter(place.stream, run, failing)
-    return SCAN_FORMS[place.form](place.stream, run, cap)
+    return SCAN_FORMS[place.form](place.stream, run, CAP)
 
 
 def _say_last_words(result: ScanResult, fail_on: Collection[Outcome]) -> None:

@@ -130,7 +130,7 @@ def test_a_run_ends_as_its_mark_says(text: str, mark: str, passes: bool, tmp_pat
     [
         "etcdfix scann",
         "etcdfix scan --no-such-option",
-        "etcdfix scan --max-causes many",
+        "etcdfix scan --revision many",
         "etcdfix scan -o pdf",
         "etcdfix explain --snapshot backup.db | etcdfix scan --snapshot",
         "echo $(etcdfix scan --no-colour)",

@@ -11,9 +11,8 @@ from etcdfix.cli.command import Group
 from etcdfix.cli.look import ExitCode, report_place
 from etcdfix.cli.options import FILE, report_options
 from etcdfix.cli.output import say, say_incomplete
-from etcdfix.commands.diff_reports import diff_reports
-from etcdfix.commands.merge_reports import merge_reports
 from etcdfix.commands.render_report import open_saved
+from etcdfix.commands.saved_reports import diff_reports, merge_reports
 from etcdfix.inputs.inputfile import STANDARD_INPUT
 from etcdfix.report.document import CAP
 from etcdfix.report.render import SCAN_FORMS

@@ -1,15 +1,15 @@
-"""The published shape of what differs between two reports (``etcdfix/v1``), field by field and in order."""
+"""The published shapes of what saved reports come to beside each other: ``report diff`` and ``report merge``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
 import msgspec
 
-from etcdfix.report.document import Column, Document, Facts, Kind, State, Status, Step, Table
-from etcdfix.report.model import Counts, PublishedReport, about
+from etcdfix.report.document import Cell, Column, Document, Facts, Kind, State, Status, Step, Table
+from etcdfix.report.model import Counts, PublishedReport, ReportSource, about
 from etcdfix.report.render.rows import word_of
 from etcdfix.text.commands import Command
 from etcdfix.text.words import counted
@@ -22,25 +22,21 @@ class DiffedReport(msgspec.Struct, frozen=True, kw_only=True):
     """One of the two reports.
 
     Attributes:
-        generated_at: When its scan began.
-        kube_system_uid: Which cluster; null where the scan could not read it.
-        findings: How many it has that are compared: those of readable values, and of what is no object, are not.
-        complete: As it says; false where its end is missing.
+        findings: How many are compared; those of readable values, and of what is no object, are not.
+        complete: According to the report; false where its end is missing.
     """
 
     path: str
     sha256: str
     generated_at: str
-    source_type: str
-    revision: int
-    kube_system_uid: str | None
+    source: ReportSource
     findings: int
     complete: bool
     incomplete_reasons: list[str]
 
 
 class Unlike(msgspec.Struct, frozen=True):
-    """What is not the same for both scans, so that findings may differ for that alone; "" for none, or not known."""
+    """What is not the same for both scans, so that findings may differ for that alone; "" where it is not known."""
 
     what: str
     earlier: str
@@ -48,7 +44,7 @@ class Unlike(msgspec.Struct, frozen=True):
 
 
 class DiffedFinding(msgspec.Struct, frozen=True):
-    """What one report says of a key. ``severity`` and ``cause`` are null for none."""
+    """What one report says of a key."""
 
     outcome: str
     cause: str | None
@@ -57,29 +53,34 @@ class DiffedFinding(msgspec.Struct, frozen=True):
     value_sha256: str
     message: str
 
+    def __str__(self) -> str:
+        return f"{self.outcome} {self.cause or ''}".rstrip()
+
 
 class FindingDifference(msgspec.Struct, frozen=True, kw_only=True):
     """A key of which the two reports do not say the same; ``key_base64`` as in a finding.
 
     Attributes:
-        earlier: Null where it is new.
-        later: Null where it is gone: repaired or deleted.
+        change: ``new``, ``changed`` or ``gone`` (repaired or deleted).
         changed: Which of ``outcome``, ``cause`` and ``value`` differ, where both have it.
     """
 
+    change: str
+    changed: list[str]
     key: str
     key_base64: str | None
-    group: str
-    resource: str
-    namespace: str
-    name: str
     earlier: DiffedFinding | None
     later: DiffedFinding | None
-    changed: list[str]
+
+    def row(self) -> tuple[Cell, ...]:
+        """Return it as a row of the table."""
+        now, before = self.later or self.earlier, self.earlier if self.later else None
+        what = f"{self.change}: {', '.join(self.changed)}" if self.changed else self.change
+        return what, str(now), str(before) if before else None, now.message if now else "", word_of(self)
 
 
 class DiffCounts(msgspec.Struct):
-    """How many keys: with a finding in the later report alone, in the earlier one alone, another one, the same."""
+    """How many keys have a finding only in the later report, only in the earlier one, another one, or the same."""
 
     new: int = 0
     gone: int = 0
@@ -92,8 +93,7 @@ class ReportDiff(PublishedReport, frozen=True, kw_only=True):
 
     Attributes:
         complete: Both are, and they are of the same cluster: what is not new was there before.
-        new: In the order of the etcd keys, as the following.
-        changed: Keys with another outcome, cause or value.
+        differences: The new ones first, then what changed, then what is gone; each in the order of the etcd keys.
     """
 
     kind: str = "ReportDiff"
@@ -103,13 +103,11 @@ class ReportDiff(PublishedReport, frozen=True, kw_only=True):
     counts: DiffCounts
     complete: bool
     incomplete_reasons: list[str]
-    new: Sequence[FindingDifference]
-    changed: Sequence[FindingDifference]
-    gone: Sequence[FindingDifference]
+    differences: Sequence[FindingDifference]
 
     def document(self) -> Document:
         """Return how many findings are new, and which keys differ, the new ones first."""
-        counts = self.counts
+        counts, earlier, later = self.counts, self.earlier, self.later
         rest = f"{counts.changed} changed, {counts.gone} gone, {counts.same} the same"
         if counts.new:
             status = Status(State.FINDINGS, f"{counted(counts.new, 'new finding')}; {rest}")
@@ -122,9 +120,11 @@ class ReportDiff(PublishedReport, frozen=True, kw_only=True):
             for one in self.unlike
         ]
         stakes += [f"{reason[:1].upper()}{reason[1:]}." for reason in self.incomplete_reasons]
-        first = next(iter(self.new), None)
-        explain = Command(("etcdfix", "explain", word_of(first))) if first else None
-        earlier, later = self.earlier, self.later
+        shown = [*islice(self.differences, _MOST_ROWS)]
+        following = None
+        if counts.new:
+            explain = Command(("etcdfix", "explain", word_of(shown[0])))
+            following = Step("See what is wrong with the first new one", explain)
         return Document(
             status=status,
             about=Facts(
@@ -135,29 +135,17 @@ class ReportDiff(PublishedReport, frozen=True, kw_only=True):
                 ]
             ),
             stakes=stakes[:_MOST_STAKES],
-            next=Step("See what is wrong with the first new one", explain) if explain else None,
+            next=following,
             sections=[
                 Table(
                     columns=_KEYS,
-                    rows=[*islice(self._rows(), _MOST_ROWS)],
-                    total=counts.new + counts.changed + counts.gone,
+                    rows=[one.row() for one in shown],
+                    total=len(self.differences),
                     noun="key",
                     brief=12,
-                ),
+                )
             ],
         )
-
-    def _rows(self) -> Iterator[tuple[str | None, ...]]:
-        for change, rows in (("new", self.new), ("changed", self.changed), ("gone", self.gone)):
-            for row in rows:
-                now = row.later or row.earlier
-                before = row.earlier if row.later is not None else None
-                what = f"changed: {', '.join(row.changed)}" if row.changed else change
-                yield what, _said(now), _said(before), now.message if now else "", word_of(row)
-
-
-def _said(finding: DiffedFinding | None) -> str | None:
-    return " ".join(filter(None, (finding.outcome, finding.cause))) if finding is not None else None
 
 
 _KEYS: Final = (
@@ -167,8 +155,6 @@ _KEYS: Final = (
     Column("MESSAGE", folds=True, wide=True),
     Column("KEY", Kind.KEY),
 )
-
-
 _RESULTS: Final = {0: "nothing wrong", 1: "findings", 3: "incomplete"}
 _STATES: Final = {0: State.OK, 1: State.FINDINGS}
 
@@ -177,9 +163,8 @@ class MergedReport(msgspec.Struct, frozen=True, kw_only=True):
     """What one report says.
 
     ``cluster`` is the uid of the namespace kube-system; where the report has none, the file or the endpoints that were
-    read. ``severity`` is the worst of all findings, null where nothing is proven wrong. ``exit_code`` is 3 if the
-    scan was lost midway, the report contradicts itself, or something is undetermined that its baseline did not know;
-    else 1 if it has findings that its baseline did not know, else 0.
+    read. ``exit_code`` is 3 if the scan was lost midway, the report contradicts itself, or something is undetermined
+    that its baseline did not know; else 1 if it has findings that its baseline did not know, else 0.
     """
 
     cluster: str
@@ -190,6 +175,27 @@ class MergedReport(msgspec.Struct, frozen=True, kw_only=True):
     counts: Counts
     severity: str | None
     exit_code: int
+
+    @property
+    def unreadable(self) -> int:
+        """How many values cannot be read."""
+        return self.counts.decrypt_failures + self.counts.decode_failures
+
+    def row(self) -> tuple[Cell, ...]:
+        """Return it as a row of the table."""
+        counts, why = self.counts, "; ".join(self.incomplete_reasons) or None
+        result = _RESULTS.get(self.exit_code, str(self.exit_code))
+        broken = self.unreadable + counts.inconsistent
+        return (
+            self.cluster,
+            result,
+            broken,
+            counts.undetermined,
+            self.severity,
+            counts.readable,
+            why,
+            self.report,
+        )
 
 
 class LeftOutReport(msgspec.Struct, frozen=True):
@@ -214,36 +220,21 @@ class ReportMerge(PublishedReport, frozen=True, kw_only=True):
         headline = f"{counted(len(codes), 'report')}: {codes.count(3)} incomplete, {told}"
         if self.left_out:
             headline += f"; {counted(len(self.left_out), 'file')} left out"
-        worst = sorted(self.reports, key=lambda row: (-row.exit_code, -_unreadable(row.counts)))
-        rows = [
-            (
-                row.cluster,
-                _RESULTS.get(row.exit_code, str(row.exit_code)),
-                _unreadable(row.counts) + row.counts.inconsistent,
-                row.counts.undetermined,
-                row.severity,
-                row.counts.readable,
-                "; ".join(row.incomplete_reasons) or None,
-                row.report,
-            )
-            for row in worst
-        ]
-        first = worst[0] if worst and worst[0].exit_code else None
-        render = Command(("etcdfix", "report", "render", first.report)) if first else None
+        worst = sorted(self.reports, key=lambda row: (-row.exit_code, -row.unreadable))
+        following = None
+        if worst and worst[0].exit_code:
+            render = Command(("etcdfix", "report", "render", worst[0].report))
+            following = Step("Look at the worst report", render)
         left_out = [(one.report, one.reason) for one in self.left_out]
         return Document(
             status=Status(_STATES.get(self.exit_code, State.INCOMPLETE), headline),
             about=about(self.tool, self.generated_at),
-            next=Step("Look at the worst report", render) if render else None,
+            next=following,
             sections=[
-                Table(columns=_COLUMNS, rows=rows, noun="report", brief=10),
+                Table(columns=_COLUMNS, rows=[one.row() for one in worst], noun="report", brief=10),
                 Table(title="Left out", columns=_LEFT_OUT, rows=left_out, noun="file", brief=3),
             ],
         )
-
-
-def _unreadable(counts: Counts) -> int:
-    return counts.decrypt_failures + counts.decode_failures
 
 
 _COLUMNS: Final = (

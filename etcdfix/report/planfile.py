@@ -32,7 +32,7 @@ from etcdfix.model.errors import ConfigurationError
 from etcdfix.report.model import API_VERSION, other_version
 from etcdfix.report.plan import DeletionPlan, LeftOut, PlanDecision, PlanEntry
 from etcdfix.report.rows import Rows
-from etcdfix.report.saved_report import Kind
+from etcdfix.report.saved_report import DocumentKind
 
 Row = PlanEntry | LeftOut | PlanDecision
 R = TypeVar("R", bound=Row)
@@ -115,7 +115,7 @@ class _Document(msgspec.Struct):
 def _read(raw: Readable, where: str) -> DeletionPlan:
     """Return a plan whose rows are still to be decoded, but for its decisions."""
     require_json(raw)
-    found = msgspec.json.decode(raw, type=Kind)
+    found = msgspec.json.decode(raw, type=DocumentKind)
     if found.kind != PLAN_KIND:
         raise ConfigurationError(
             f"{where}: its kind is {found.kind or 'missing'}, expected {PLAN_KIND}", hint=_AGAIN

@@ -58,7 +58,7 @@ _MOST_REASONS: Final = 10
 _lines: Final = msgspec.json.Decoder(msgspec.Raw).decode_lines
 
 
-class Kind(msgspec.Struct, rename={"api_version": "apiVersion"}):
+class DocumentKind(msgspec.Struct, rename={"api_version": "apiVersion"}):
     """What a document says that it is."""
 
     kind: str = ""
@@ -70,7 +70,7 @@ class _Lists(msgspec.Struct):
     statuses: list[msgspec.Raw] = []
 
 
-def kind_of(raw: Readable) -> Kind:
+def kind_of(raw: Readable) -> DocumentKind:
     """Return what a file says that it is: its first line where that is JSON by itself, else the whole document.
 
     Raises:
@@ -78,9 +78,9 @@ def kind_of(raw: Readable) -> Kind:
     """
     require_json(raw)
     try:
-        return msgspec.json.decode(_first_line(raw), type=Kind)
+        return msgspec.json.decode(_first_line(raw), type=DocumentKind)
     except (msgspec.DecodeError, RecursionError):
-        return msgspec.json.decode(raw, type=Kind)
+        return msgspec.json.decode(raw, type=DocumentKind)
 
 
 def _first_line(raw: Readable) -> bytes:
@@ -129,7 +129,7 @@ class ReportFile:
 
 def _of_lines(lines: list[msgspec.Raw]) -> tuple[list[msgspec.Raw], list[msgspec.Raw], msgspec.Raw | None]:
     """Return findings, statuses and the summary among the lines behind a header."""
-    kinds = [msgspec.json.decode(line, type=Kind).kind for line in lines]
+    kinds = [msgspec.json.decode(line, type=DocumentKind).kind for line in lines]
     if "ScanHeader" in kinds:
         raise msgspec.ValidationError("another report begins in it")
     if "ScanSummary" in kinds[:-1]:
@@ -223,6 +223,8 @@ class ReportedFinding(msgspec.Struct, frozen=True, gc=False):
     cause: str | None = None
     transformer: str = ""
     rule: str | None = None
+    severity: str | None = None
+    message: str = ""
 
     @property
     def etcd_key(self) -> bytes:
@@ -230,19 +232,17 @@ class ReportedFinding(msgspec.Struct, frozen=True, gc=False):
         return self.key_base64 if self.key_base64 is not None else self.key.encode()
 
 
-F = TypeVar("F", bound=ReportedFinding)
 _decode: Final = msgspec.json.Decoder(ReportedFinding).decode
 
 
-def in_order(report: ReportFile, decode: Callable[[msgspec.Raw], F]) -> Iterator[F]:
+def reported(report: ReportFile) -> Iterator[ReportedFinding]:
     """Yield the findings of a report.
 
     Raises:
         msgspec.MsgspecError: One is not as it has to be, or they do not stand in the order of their etcd keys.
     """
     before = b""
-    for raw in report.findings:
-        finding = decode(raw)
+    for finding in map(_decode, report.findings):
         if finding.etcd_key <= before:
             raise msgspec.ValidationError("its findings are not in the order of their etcd keys")
         before = finding.etcd_key
@@ -263,13 +263,13 @@ class SavedFindings(Mapping[bytes, ReportedFinding]):
 
     Raises:
         ConfigurationError: There are too many.
-        msgspec.MsgspecError: As of :func:`in_order`.
+        msgspec.MsgspecError: As of :func:`reported`.
     """
 
     def __init__(self, report: ReportFile, most: int) -> None:
         self.counts: Counter[str] = Counter()
         self._rows: list[msgspec.Raw] = []
-        for raw, finding in zip(report.findings, in_order(report, _decode), strict=True):
+        for raw, finding in zip(report.findings, reported(report), strict=True):
             self.counts[finding.outcome] += 1
             if finding.outcome != Outcome.READABLE:
                 self._rows.append(raw)
@@ -380,9 +380,7 @@ def load_baseline(path: Path) -> Baseline:
         ConfigurationError: The file cannot be read or is no scan report.
     """
     with open_report(path, "--baseline") as report:
-        decode = msgspec.json.Decoder(ReportedFinding).decode
-        found = (decode(finding) for finding in report.findings)
-        known = {_digest(one.etcd_key, one.outcome, one.value_sha256) for one in found}
+        known = {_digest(one.etcd_key, one.outcome, one.value_sha256) for one in reported(report)}
         named = ReportBaseline(shown_word(str(path)), report.sha256, report.header.generated_at)
         return Baseline(known, named)
 

@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from etcdfix.cli.root import run
-from etcdfix.commands.diff_reports import diff_reports
+from etcdfix.commands.saved_reports import diff_reports
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.model.model import Outcome
 from etcdfix.report.finding import finding_from
@@ -61,8 +61,8 @@ def two(tmp_path: Path) -> tuple[Path, Path]:
     return write(tmp_path / "earlier", earlier), write(tmp_path / "later", later)
 
 
-def keys(rows: list[dict[str, Any]]) -> str:
-    return "".join(row["key"].rpartition("/")[2] for row in rows)
+def keys(found: dict[str, Any]) -> list[str]:
+    return [f"{row['change']} {row['key'].rpartition('/')[2]}" for row in found["differences"]]
 
 
 def test_what_differs(diff: Diff, two: tuple[Path, Path]) -> None:
@@ -71,9 +71,9 @@ def test_what_differs(diff: Diff, two: tuple[Path, Path]) -> None:
     Draft202012Validator(SCHEMAS["report-diff"]()).validate(found)
     assert (code, err) == (1, "")
     assert found["counts"] == {"new": 1, "gone": 1, "changed": 2, "same": 1}
-    assert [keys(found[name]) for name in ("new", "gone", "changed")] == ["f", "b", "de"]
-    assert [row["changed"] for row in found["changed"]] == [["cause"], ["value"]]
-    new, gone = found["new"][0], found["gone"][0]
+    assert keys(found) == ["new f", "changed d", "changed e", "gone b"]
+    new, cause, value, gone = found["differences"]
+    assert (cause["changed"], value["changed"]) == (["cause"], ["value"])
     assert (new["earlier"], new["later"]["cause"]) == (None, "empty-object")
     assert (gone["later"], gone["earlier"]["cause"]) == (None, "key-name-missing")
     assert found["unlike"] == []
@@ -167,7 +167,7 @@ def test_keys_of_any_bytes_and_no_other_order(diff: Diff, tmp_path: Path) -> Non
     ordered, fewer = write(tmp_path / "ordered", found), write(tmp_path / "fewer", found[:4])
     code, out, _err = diff(fewer, ordered, "-o", "json")
     assert code == 1
-    assert [row["key"] for row in json.loads(out)["new"]] == [row.key for row in found[4:]]
+    assert [row["key"] for row in json.loads(out)["differences"]] == [row.key for row in found[4:]]
     turned = write(tmp_path / "turned", found[::-1])
     code, out, err = diff(turned, ordered)
     assert (code, out) == (2, "")
@@ -206,5 +206,5 @@ def test_memory_is_flat(tmp_path: Path) -> None:
         _now, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert report.counts.changed == len(report.changed) == number
+    assert report.counts.changed == len(report.differences) == number
     assert peak < 24_000_000, peak

@@ -53,8 +53,7 @@ def command(*, word: str, history: bool, impact: bool, policy: str | None, **opt
 
     Name an etcd key (/registry/secrets/shop/db), or TYPE/NAME as with kubectl (secret/db -n shop); deleted objects
     too. You see what is wrong and why, every copy of the object with the best first, and every way out. -o wide adds
-    the command for each copy, the layout of the bytes (never their contents), every encryption key that was tried, and
-    what was ruled out.
+    the command for each copy, the layout of the bytes (never their contents), and every encryption key that was tried.
 
     CAUSE is a word of a report, such as wrong-key; its page is installed. Without a word, all causes are listed.
     """

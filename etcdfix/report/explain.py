@@ -10,7 +10,6 @@ import msgspec
 
 from etcdfix.copies.finder import LookedInto
 from etcdfix.copies.model import Sameness
-from etcdfix.examine.verdicts.ruled_out import RuledOut
 from etcdfix.model.model import Outcome
 from etcdfix.report.copies import ShownCopy, copies_table
 from etcdfix.report.document import (
@@ -235,7 +234,6 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
     deletion_withheld: str = ""
     layout: list[LayoutPart] = msgspec.field(default_factory=list)
     attempts: list[KeyAttempt] = msgspec.field(default_factory=list)
-    ruled_out: list[RuledOut] = msgspec.field(default_factory=list)
     no_repair: str = ""
     siblings: list[Siblings] = msgspec.field(default_factory=list)
     complete: bool = True
@@ -351,8 +349,6 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
         yield wide_table(
             "Encryption keys, in the order in which API servers try them", _ATTEMPTS, tried, "key"
         )
-        ruled_out = [(one.cause, one.confidence, one.why) for one in self.ruled_out]
-        yield wide_table("What it is not", ("CAUSE", "SURE", "WHY"), ruled_out, "cause")
         if self.no_repair:
             yield Prose(paragraphs=[f"Its own bytes cannot be put right: {self.no_repair}."], wide=True)
 

@@ -9,21 +9,18 @@ import msgspec
 
 from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import KMSProvider, parse_configuration
-from etcdfix.encryption.layout import envelope_layout
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.examine.all import View, examine_all, no_progress
+from etcdfix.examine.all import no_progress
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.damage import Damage
 from etcdfix.examine.verdicts.deletability import FAILED, Deletability, deletability_of
 from etcdfix.examine.verdicts.examination import Examination
-from etcdfix.examine.verdicts.observation import Observation
-from etcdfix.examine.verdicts.ruled_out import ruled_out
 from etcdfix.model.model import Confidence, Outcome
 from etcdfix.model.rules import MEANINGS
 from etcdfix.remediation.surroundings import look_at_all
 from tests.exam import corpus
-from tests.exam.cases import BETWEEN, BETWEEN_TWO, CBC_PROVIDERS, UNDAMAGED, WRONG_KEYS, Case, Keyring
+from tests.exam.cases import BETWEEN, CBC_PROVIDERS, UNDAMAGED, WRONG_KEYS, Case, Keyring
 from tests.exam.ground import Plugin
 from tests.exam.kinds_of_damage import CauseCase
 from tests.support.checked_values import judged
@@ -245,45 +242,3 @@ def name_case(case: CauseCase) -> Named:
     found = look_at_all(source, examiner, first, no_progress, see=lambda _found: None).target
     assert found is not None
     return Named(case, found)
-
-
-# --- what is ruled out ------------------------------------------------------------------------------------------------
-
-_NOT_RULED_OUT: Final[dict[str, frozenset[Cause]]] = {
-    "cut": frozenset({Cause.VALUE_TRUNCATED}),
-    "crlf": frozenset({Cause.TEXT_MODE_DAMAGE}),
-    "renamed": frozenset({Cause.KEY_RENAMED}),
-    "moved": frozenset({Cause.VALUE_MOVED}),
-    "prefix": frozenset({Cause.STORAGE_PREFIX_CHANGED}),
-    "appended": frozenset({Cause.TRAILING_BYTES}),
-}
-_OTHER_BYTES: Final = frozenset({"wrong bytes", "replaced", "refused", "wrong answer", BETWEEN, BETWEEN_TWO})
-
-
-def wrongly_ruled_out(case: Case) -> list[str]:
-    done = {cause for mark in case.marks for cause in _NOT_RULED_OUT.get(mark, ())}
-    if case.key in _OTHER_BYTES:
-        done.add(Cause.WRONG_KEY)
-    return [f"{case}: {cause}: {why}" for cause, why in _ruled_out(case).items() if cause in done]
-
-
-def _ruled_out(case: Case) -> dict[Cause, str]:
-    examiner = examiner_of(case)
-    examiner.plugins = NeverWaits() if case.plugin is not None else None
-    source = MemorySource(case.records)
-    examiner.learn_custom_resources(source)
-    found: list[tuple[Examination, Observation | None]] = []
-
-    def take(one: Examination, _view: View) -> None:
-        if one.stored.key == case.target.key:
-            found.append((one, examiner.observation(one)))
-
-    examine_all(examiner, source.pages(b""), take, targets=(case.target.key,))
-    ((target, seen),) = found
-    if seen is None:
-        return {}
-    told = ruled_out(seen, target.verdict, searched=True)
-    parts = " ".join(part.detail for part in envelope_layout(case.target.value))
-    words = parts + " ".join(one.why for one in told)
-    assert not [hidden for hidden in case.hidden if hidden in words]
-    return {one.cause: one.why for one in told if one.confidence is Confidence.CERTAIN}

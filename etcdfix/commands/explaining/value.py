@@ -15,7 +15,6 @@ from etcdfix.examine.verdicts.deletability import FAILED, Deletability, deletabi
 from etcdfix.examine.verdicts.examination import Examination, KeyName
 from etcdfix.examine.verdicts.key_loss import THE_KEY, KeyCounter, KeyDoubt
 from etcdfix.examine.verdicts.observation import Observation
-from etcdfix.examine.verdicts.ruled_out import ruled_out
 from etcdfix.model.errors import EndedEarly, SourceError
 from etcdfix.model.model import Attempt, FailureReason, Part
 from etcdfix.model.providers import IDENTITY
@@ -104,12 +103,10 @@ def of_the_value(
         examiner.examine(found.stored)
         seen = examiner.observation(found)
     siblings = list(beside.siblings()) if beside is not None and beside.found is not None else []
-    others = ruled_out(seen, found.verdict, searched=bool(siblings)) if seen is not None else ()
     return {
         "finding": finding_from(found, ()),
         "layout": _layout_of(examiner, found),
         "attempts": _attempts_on(examiner, found, seen),
-        "ruled_out": list(others),
         "no_repair": no_repair if found.verdict.cause not in _WHOLE else "",
         "siblings": siblings,
     }

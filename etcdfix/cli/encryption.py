@@ -36,7 +36,8 @@ from etcdfix.commands.opening import open_plugins, open_source
 from etcdfix.copies.finder import Named
 from etcdfix.copies.model import Place
 from etcdfix.encryption.bootstrap import EMPTY_TOKEN, load_token
-from etcdfix.encryption.config import EncryptionConfiguration, load_configuration
+from etcdfix.encryption.config import load_configuration
+from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.inputs.outputfile import destination
 from etcdfix.model.errors import ConfigurationError
 from etcdfix.report.configurations import LEVELS

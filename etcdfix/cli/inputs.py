@@ -23,7 +23,7 @@ from etcdfix.model.storagekey import DEFAULT_PREFIX, StorageLayout
 from etcdfix.sources.connection import DEFAULT_ENDPOINT
 
 if TYPE_CHECKING:
-    from etcdfix.encryption.config import EncryptionConfiguration
+    from etcdfix.encryption.config_model import EncryptionConfiguration
     from etcdfix.inputs.manifest import Manifest
 
 _CONNECTION: Final = (

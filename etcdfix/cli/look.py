@@ -44,7 +44,7 @@ from etcdfix.text.notes import Note
 
 if TYPE_CHECKING:
     from etcdfix.copies.search import Places
-    from etcdfix.encryption.config import EncryptionConfiguration
+    from etcdfix.encryption.config_model import EncryptionConfiguration
     from etcdfix.encryption.kms.plugins import KMSPlugins
     from etcdfix.graph.cluster import ClusterIndex, Keep
     from etcdfix.sources.base import Source

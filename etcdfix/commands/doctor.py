@@ -57,7 +57,7 @@ from etcdfix.text.commands import Part, scan
 from etcdfix.text.words import counted, fit
 
 if TYPE_CHECKING:
-    from etcdfix.encryption.config import EncryptionConfiguration
+    from etcdfix.encryption.config_model import EncryptionConfiguration
     from etcdfix.encryption.kms.plugins import KMSPlugins
 
 _LONGEST: Final = 1000

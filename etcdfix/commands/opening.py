@@ -21,7 +21,7 @@ from etcdfix.text.commands import RunOptions
 
 if TYPE_CHECKING:
     from etcdfix.apiserver.kubeconfig import APIAccess
-    from etcdfix.encryption.config import EncryptionConfiguration
+    from etcdfix.encryption.config_model import EncryptionConfiguration
     from etcdfix.encryption.kms.plugins import KMSPlugins
     from etcdfix.examine.one import Examiner, Reading
     from etcdfix.model.model import ClusterIdentity

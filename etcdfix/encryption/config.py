@@ -1,48 +1,46 @@
-"""The EncryptionConfiguration: which providers serve which resource, with which keys.
+"""EncryptionConfiguration files: read, checked, refused, marked, and written.
 
 The same files are accepted and refused as by the API server; why one is refused is said in our words, with the line
 where the file has it, and never with a key. What only a server of one version or one flag refuses is accepted and
-noted in :attr:`EncryptionConfiguration.warnings`: a forensic tool reads data that older servers wrote.
+noted in the configuration's warnings: a forensic tool reads data that older servers wrote.
+
+A file that etcdfix writes is for reading, and nothing may be written by it. Its mark ``<made by>.not-for-writing.…``
+stands twice: in a comment, for people; and as a resource in a rule of its own, which API servers take like that of a
+custom resource. So it is still there in a file that a tool has turned into JSON, or written anew without comments.
 
 Source: kube-apiserver 1.36, ``k8s.io/apiserver/pkg/server/options/encryptionconfig/config.go``.
 """
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar, Final
-
-import msgspec
+from typing import Final
 
 from etcdfix.encryption import config_file
 from etcdfix.encryption.config_file import REFUSED, Problem, decode
-from etcdfix.encryption.config_rules import (
-    DEFAULT_API_VERSION,
-    DEFAULT_TIMEOUT,
-    given_members,
-    key_bytes,
-    problems_of,
-    socket_path,
+from etcdfix.encryption.config_model import (
+    EncryptionConfiguration,
+    IdentityProvider,
+    KMSProvider,
+    Provider,
+    ResourceRule,
 )
-from etcdfix.encryption.keyring import KeyMaterial, is_key_text, shown
+from etcdfix.encryption.config_rules import problems_of
+from etcdfix.encryption.keyring import is_key_text, shown
 from etcdfix.golang.goquote import go_quote, withheld
-from etcdfix.golang.gotime import parse_duration
 from etcdfix.golang.goyaml import line_of
 from etcdfix.inputs.inputfile import Check, any_status, read_input
 from etcdfix.model.errors import ConfigurationError
 from etcdfix.model.model import digest_of
-from etcdfix.model.providers import ProviderType
+from etcdfix.text.safetext import safe_text
 
 MAX_FILE_BYTES = 4 << 20
 """An EncryptionConfiguration is a few kilobytes."""
 
-_DEFAULT_CACHE_SIZE = 1000
 _MAX_SAID = 10
-# A file that etcdfix made is for reading, and nothing may be written by it. Its mark ``<made by>.not-for-writing.…``
-# stands twice: in a comment, for people; and as a resource in a rule of its own, which API servers take like that of a
-# custom resource. So it is still there in a file that a tool has turned into JSON, or written anew without comments.
 NOT_FOR_WRITING: Final = "not-for-writing.etcdfix.io"
 """The API group of the mark."""
 
@@ -53,82 +51,6 @@ UNKNOWN_MAKER: Final = "etcdfix"
 """Of a file in which only the group is left."""
 
 _MARK: Final = re.compile(rb"(?:([a-z]{1,32})\.)?" + re.escape(NOT_FOR_WRITING.encode()), re.IGNORECASE)
-
-
-class NamedKey(msgspec.Struct, frozen=True):
-    """One key of a provider. The name may hold any character, ``:`` included, and need not be unique."""
-
-    name: str
-    material: KeyMaterial
-
-
-class KeyedProvider(msgspec.Struct, frozen=True):
-    """An ``aescbc``, ``aesgcm`` or ``secretbox`` element; its keys in file order, the first one writes."""
-
-    type: ProviderType
-    keys: tuple[NamedKey, ...]
-
-
-class KMSProvider(msgspec.Struct, frozen=True):
-    """A ``kms`` element.
-
-    Attributes:
-        api_version: ``v1`` or ``v2``.
-        name: Part of the prefix of every value; never sent to the plugin.
-        endpoint: URL as written.
-        socket_path: Path of the plugin's socket; ``@name`` is a Linux abstract socket.
-        cache_size: DEKs that a v1 server keeps, negative for none; None for v2.
-        timeout_seconds: For one call to the plugin.
-    """
-
-    type: ClassVar[ProviderType] = ProviderType.KMS
-
-    api_version: str
-    name: str
-    endpoint: str
-    socket_path: str
-    cache_size: int | None
-    timeout_seconds: float
-
-
-class IdentityProvider(msgspec.Struct, frozen=True):
-    """An ``identity: {}`` element: plaintext in, plaintext out."""
-
-    type: ClassVar[ProviderType] = ProviderType.IDENTITY
-
-
-Provider = KeyedProvider | KMSProvider | IdentityProvider
-
-
-class ResourceRule(msgspec.Struct, frozen=True):
-    """One element of the file's ``resources`` list: entries as written, providers in the order tried."""
-
-    resources: tuple[str, ...]
-    providers: tuple[Provider, ...]
-
-
-class EncryptionConfiguration(msgspec.Struct, frozen=True):
-    """A configuration that the API server would accept.
-
-    Attributes:
-        sha256: ``sha256:<hex>`` of the raw file: the content hash that the API server reports.
-        rules: In file order; without the mark of a file that etcdfix made.
-        warnings: What some API server would refuse or ignore, one sentence each.
-        made_by: The command of etcdfix that made the file (``merge``); "" for any other file. Such a file is for
-            reading: nothing is ever written by it.
-    """
-
-    path: str
-    sha256: str
-    rules: tuple[ResourceRule, ...]
-    warnings: tuple[str, ...] = ()
-    made_by: str = ""
-
-    @property
-    def kms_providers(self) -> tuple[KMSProvider, ...]:
-        """Every KMS provider, in file order; one that serves several rules comes once."""
-        found = (provider for rule in self.rules for provider in rule.providers)
-        return tuple(dict.fromkeys(provider for provider in found if isinstance(provider, KMSProvider)))
 
 
 def load_configuration(path: Path) -> EncryptionConfiguration:
@@ -165,8 +87,8 @@ def parse_configuration(raw: bytes, *, path: str) -> EncryptionConfiguration:
     found = [*problems_of(rules)]
     problems = [one for one in found if one.kind == REFUSED]
     if problems:
-        raise refusal(path, raw, problems)
-    made_by = find_mark(raw, (entry or "" for rule in rules for entry in rule.resources or ()))
+        raise _refused(go_quote(path), raw, problems)
+    made_by = find_mark(raw, rules)
     made = (
         [f"was made by etcdfix encryption {made_by}, for reading: nothing is changed by it"]
         if made_by
@@ -176,33 +98,26 @@ def parse_configuration(raw: bytes, *, path: str) -> EncryptionConfiguration:
         path=path,
         sha256=digest_of(raw),
         rules=tuple(
-            ResourceRule(tuple(entries), tuple(map(_provider, rule.providers or ())))
+            ResourceRule(entries, rule.providers)
             for rule in rules
-            if (entries := [entry or "" for entry in rule.resources or () if not is_mark(entry or "")])
+            if (entries := tuple(entry for entry in rule.resources if not is_mark(entry)))
         ),
         warnings=tuple(dict.fromkeys([*made, *(one.trouble for one in found)])),
         made_by=made_by,
     )
 
 
-def decode_rules(raw: bytes, *, path: str) -> list[config_file.Rule]:
+def decode_rules(raw: bytes, *, path: str) -> tuple[ResourceRule, ...]:
     """Return the rules of a configuration file as they stand there; none of them was checked.
 
     Raises:
         ConfigurationError: It cannot be decoded.
     """
-    if not raw:
-        hint = "An API server without encryption has no such file; leave the option away."
-        raise refusal(path, raw, [Problem((), "it is empty", hint)])
-    rules = decode(raw)
+    hint = "An API server without encryption has no such file; leave the option away."
+    rules = decode(raw) if raw else Problem((), "it is empty", hint)
     if isinstance(rules, Problem):
-        raise refusal(path, raw, [rules])
+        raise _refused(go_quote(path), raw, [rules])
     return rules
-
-
-def refusal(path: str, raw: bytes, problems: Sequence[Problem]) -> ConfigurationError:
-    """Return the error that says why the API server would refuse a file: the first few problems, with their lines."""
-    return _refused(go_quote(path), raw, problems)
 
 
 def _refused(name: str, raw: bytes, problems: Sequence[Problem]) -> ConfigurationError:
@@ -225,29 +140,6 @@ def place_of(path: config_file.Path) -> str:
     return "".join(steps).removeprefix(".")
 
 
-def _provider(raw: config_file.Provider) -> Provider:
-    (member,) = given_members(raw)
-    if raw.identity is not None:
-        return IdentityProvider()
-    if raw.kms is None:
-        keys: Iterable[config_file.Key] = getattr(raw, member).keys
-        named = (NamedKey(key.name or "", KeyMaterial(key_bytes(key.secret or "") or b"")) for key in keys)
-        return KeyedProvider(ProviderType(member), tuple(named))
-    api_version, endpoint = raw.kms.api_version or DEFAULT_API_VERSION, raw.kms.endpoint or ""
-    cache_size = raw.kms.cachesize
-    if cache_size is None and api_version == "v1":
-        cache_size = _DEFAULT_CACHE_SIZE
-    timeout = DEFAULT_TIMEOUT if raw.kms.timeout is None else raw.kms.timeout
-    return KMSProvider(
-        api_version=api_version,
-        name=raw.kms.name or "",
-        endpoint=endpoint,
-        socket_path=socket_path(endpoint) or "",
-        cache_size=cache_size,
-        timeout_seconds=(parse_duration(timeout) or 0) / 1e9,
-    )
-
-
 def mark_of(made_by: str) -> str:
     """Return the resource that marks a file, for the command that made it: ``merge``."""
     return f"{made_by}.{NOT_FOR_WRITING}"
@@ -258,13 +150,85 @@ def is_mark(entry: str) -> bool:
     return entry == NOT_FOR_WRITING or entry.endswith(f".{NOT_FOR_WRITING}")
 
 
-def find_mark(raw: bytes, entries: Iterable[str]) -> str:
+def find_mark(raw: bytes, rules: Iterable[ResourceRule]) -> str:
     """Return what made a file that is marked; "" for a file that is not.
 
     The name counts wherever it stands, comments and later documents included. The entries may be written with escapes.
     """
-    for text in (raw, *(entry.encode(errors="replace") for entry in entries)):
+    entries = (entry.encode(errors="replace") for rule in rules for entry in rule.resources)
+    for text in (raw, *entries):
         found = _MARK.search(text)
         if found is not None:
             return found[1].decode().lower() if found[1] is not None else UNKNOWN_MAKER
     return ""
+
+
+def configuration_file(rules: Iterable[ResourceRule], *, made_by: str, comment: Sequence[str]) -> bytes:
+    """Return a marked file, encryption keys included."""
+    mark = mark_of(made_by)
+    lines = [
+        *(f"# {_comment(line)}" for line in comment),
+        "# It holds encryption keys: keep it as secret as the files that they come from.",
+        f"# {mark}: etcdfix writes nothing by it. Before API servers get it, look at what comes",
+        "# first for each resource; then remove these lines and the first element of resources, which mark it.",
+        "apiVersion: apiserver.config.k8s.io/v1",
+        "kind: EncryptionConfiguration",
+        "resources:",
+        "- resources:",
+        f"  - {_text(mark)}",
+        "  providers:",
+        "  - identity: {}",
+    ]
+    for rule in rules:
+        lines += ["- resources:", *(f"  - {_text(name)}" for name in rule.resources), "  providers:"]
+        lines += (line for provider in rule.providers for line in _provider_lines(provider))
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _provider_lines(provider: Provider) -> Iterator[str]:
+    if isinstance(provider, IdentityProvider):
+        yield "  - identity: {}"
+    elif isinstance(provider, KMSProvider):
+        yield "  - kms:"
+        yield f"      apiVersion: {provider.api_version}"
+        yield f"      name: {_text(provider.name)}"
+        yield f"      endpoint: {_text(provider.endpoint)}"
+        if provider.cache_size is not None:
+            yield f"      cachesize: {provider.cache_size}"
+        yield f"      timeout: {round(provider.timeout_seconds * 1e9)}ns"
+    else:
+        yield f"  - {provider.type}:"
+        yield "      keys:"
+        for key in provider.keys:
+            yield f"      - name: {_text(key.name)}"
+            yield f"        secret: {base64.b64encode(key.material.expose()).decode()}"
+
+
+def _text(value: str) -> str:
+    """Return a string of YAML that no reader takes for anything else, in ASCII."""
+    return '"' + "".join(map(_escaped, value)) + '"'
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return f"\\{character}"
+    if " " <= character <= "~":
+        return character
+    return f"\\u{ord(character):04x}" if ord(character) < 1 << 16 else f"\\U{ord(character):08x}"
+
+
+def _comment(text: str) -> str:
+    return safe_text(text).encode("ascii", "backslashreplace").decode()
+
+
+def recovered_file(configuration: EncryptionConfiguration, sha256: str) -> bytes:
+    """Return a configuration as a file that is for reading, encryption keys included.
+
+    It says nothing of where it was found, so that the same configuration always makes the same file.
+    """
+    comment = [
+        f"Made by etcdfix encryption {MADE_BY_RECOVER}, of a file that a server of k3s or RKE2 kept in the datastore:",
+        f"  {sha256}",
+        "Which one the servers run with today, the annotation encryption-config-hash of their Nodes tells.",
+    ]
+    return configuration_file(configuration.rules, made_by=MADE_BY_RECOVER, comment=comment)

@@ -1,7 +1,7 @@
-"""The fields of an EncryptionConfiguration file, decoded as strictly as the API server does.
+"""Decodes an EncryptionConfiguration file as strictly as the API server does.
 
-Nothing here checks what the fields say: see :mod:`etcdfix.encryption.config_rules`. The structs hold secrets, so
-they have no useful ``repr``, and no trouble is worded with a value of the file.
+Nothing here checks what the fields say: see :mod:`etcdfix.encryption.config_rules`. No trouble is worded with a value
+of the file, which may be a key.
 
 Sources: ``k8s.io/apiserver/pkg/apis/apiserver/v1`` (fields and kinds); ``sigs.k8s.io/json`` (what strict means:
 case-sensitive names, nothing unknown, nothing twice; null is as good as nothing).
@@ -9,42 +9,50 @@ case-sensitive names, nothing unknown, nothing twice; null is as good as nothing
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple, TypeVar
 
-import msgspec
-
-from etcdfix.encryption.keyring import shown
+from etcdfix.encryption.config_model import (
+    IdentityProvider,
+    KeyedProvider,
+    KMSProvider,
+    NamedKey,
+    Provider,
+    ResourceRule,
+    socket_path,
+)
+from etcdfix.encryption.keyring import KeyMaterial, shown
+from etcdfix.golang import gobase64
 from etcdfix.golang.document import read_document
-from etcdfix.golang.errors import JSONMalformed
+from etcdfix.golang.errors import JSONMalformed, UnknownEncoding
+from etcdfix.golang.gotime import parse_duration
+from etcdfix.model.providers import ProviderType
 
-_KINDS = (("apiserver.config.k8s.io/v1", "EncryptionConfiguration"), ("v1", "EncryptionConfig"))
-_KIND_HINT = "Pass the file of the API server's flag --encryption-provider-config."
-_FIELD_HINT = (
+REFUSED: Final = "refused"
+
+_KINDS: Final = (("apiserver.config.k8s.io/v1", "EncryptionConfiguration"), ("v1", "EncryptionConfig"))
+_KIND_HINT: Final = "Pass the file of the API server's flag --encryption-provider-config."
+_FIELD_HINT: Final = (
     "Compare the field names, which are case-sensitive, and their types with the Kubernetes documentation."
 )
-_SYNTAX_HINT = (
+_SYNTAX_HINT: Final = (
     "Read as JSON where it begins with {, else as YAML; mind the indentation, and use spaces, not tabs."
 )
-_NAMED_FIELDS = 10
-# What msgspec says of a value that does not fit.
-_MISFIT = re.compile(
-    r"(?:Object contains unknown field `(?P<field>.*?)`|(?P<trouble>.*?))(?: - at `\$(?P<place>[^`]*)`)?",
-    re.DOTALL,
-)
-_STEP = re.compile(r"\.([^.\[\]]+)|\[([0-9]+)\]")
+_NAMED_FIELDS: Final = 10
+_DEFAULT_CACHE_SIZE: Final = 1000
+_TYPE_NAMES: Final = {
+    dict: "object", list: "array", str: "str", int: "int", float: "float", bool: "bool", type(None): "null",
+}  # fmt: skip
 
 Path = tuple[str | int, ...]
-
-
-REFUSED = "refused"
+T = TypeVar("T")
 
 
 class Problem(NamedTuple):
     """Why the API server would refuse a file, or what is odd about it.
 
     Attributes:
-        path: Where: names of fields and indexes from the top down; empty for the file itself.
+        path: Names of fields and indexes from the top down; empty for the file itself.
         trouble: What is wrong there; without key material.
         kind: ``refused``; another word that does not change for what API servers take, some of them not, or to no
             effect.
@@ -56,63 +64,12 @@ class Problem(NamedTuple):
     kind: str = REFUSED
 
 
-class _Fields(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}>"
+class _Misfit(Exception):
+    """Raised with a :class:`Problem` for what is not of the expected type."""
 
 
-class Key(_Fields):
-    """A key; ``secret`` is base64."""
-
-    name: str | None = None
-    secret: str | None = None
-
-
-class Keys(_Fields):
-    """The member ``aescbc``, ``aesgcm`` or ``secretbox``."""
-
-    keys: list[Key] | None = None
-
-
-class KMS(_Fields):
-    """The member ``kms``, without defaults."""
-
-    api_version: str | None = None
-    name: str | None = None
-    cachesize: Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)] | None = None
-    endpoint: str | None = None
-    timeout: str | None = None
-
-
-class Identity(_Fields):
-    """The member ``identity``, which has no fields."""
-
-
-class Provider(_Fields):
-    """An element of a provider list, of which one member should be there."""
-
-    aesgcm: Keys | None = None
-    aescbc: Keys | None = None
-    secretbox: Keys | None = None
-    identity: Identity | None = None
-    kms: KMS | None = None
-
-
-class Rule(_Fields):
-    """An element of the top-level list."""
-
-    resources: list[str | None] | None = None
-    providers: list[Provider] | None = None
-
-
-class _Configuration(_Fields):
-    api_version: str | None = None
-    kind: str | None = None
-    resources: list[Rule] | None = None
-
-
-def decode(raw: bytes) -> list[Rule] | Problem:
-    """Return the rules of a configuration, or why it cannot be decoded."""
+def decode(raw: bytes) -> tuple[ResourceRule, ...] | Problem:
+    """Return the rules of a configuration, not checked; or why it cannot be decoded."""
     try:
         tree, repeated = read_document(raw)
     except JSONMalformed as error:
@@ -128,9 +85,11 @@ def decode(raw: bytes) -> list[Rule] | Problem:
         named = ", ".join(f"{shown(field.name)} in line {field.line}" for field in repeated[:_NAMED_FIELDS])
         return Problem((), f"a field is given once more: {named}", _FIELD_HINT)
     try:
-        return msgspec.convert(tree, _Configuration).resources or []
-    except msgspec.ValidationError as error:
-        return _misfit(str(error))
+        file = _Object(tree, (), "apiVersion", "kind", "resources")
+        return tuple(_rule(rule, path) for rule, path in file.items("resources"))
+    except _Misfit as misfit:
+        problem: Problem = misfit.args[0]
+        return problem
 
 
 def _said(value: Any) -> str:
@@ -139,11 +98,91 @@ def _said(value: Any) -> str:
     return "missing" if value is None else "no text"
 
 
-def _misfit(message: str) -> Problem:
-    match = _MISFIT.fullmatch(message)
-    assert match is not None  # every part of the pattern may be empty
-    steps = _STEP.findall(match["place"] or "")
-    path = tuple(name or int(index) for name, index in steps)
-    if match["field"] is not None:
-        return Problem((*path, match["field"]), "the API server knows no such field", _FIELD_HINT)
-    return Problem(path, match["trouble"].replace("`", "").replace(" | null", "").lower(), _FIELD_HINT)
+class _Object:
+    """The members of an object, each of an expected type; null is as good as nothing."""
+
+    def __init__(self, value: Any, path: Path, *names: str) -> None:
+        self.path = path
+        self._members = _expect(value, dict, path)
+        for name in self._members:
+            if name not in names:
+                raise _Misfit(Problem((*path, name), "the API server knows no such field", _FIELD_HINT))
+
+    @property
+    def given(self) -> list[str]:
+        """Names of the members that are there, in the order of the names that are known."""
+        return [name for name, value in self._members.items() if value is not None]
+
+    def get(self, name: str, expected: type[T]) -> T | None:
+        value = self._members.get(name)
+        return None if value is None else _expect(value, expected, (*self.path, name))
+
+    def text(self, name: str, default: str = "") -> str:
+        found = self.get(name, str)
+        return default if found is None else found
+
+    def items(self, name: str) -> Iterator[tuple[Any, Path]]:
+        for index, item in enumerate(self.get(name, list) or ()):
+            yield item, (*self.path, name, index)
+
+
+def _expect(value: Any, expected: type[T], path: Path) -> T:
+    if isinstance(value, float) and value.is_integer() and expected is int:
+        value = int(value)
+    if type(value) is expected:
+        return value
+    trouble = f"expected {_TYPE_NAMES[expected]}, got {_TYPE_NAMES[type(value)]}"
+    raise _Misfit(Problem(path, trouble, _FIELD_HINT))
+
+
+def _rule(value: Any, path: Path) -> ResourceRule:
+    rule = _Object(value, path, "resources", "providers")
+    entries = ("" if item is None else _expect(item, str, place) for item, place in rule.items("resources"))
+    return ResourceRule(
+        tuple(entries), tuple(_provider(item, place) for item, place in rule.items("providers"))
+    )
+
+
+def _provider(value: Any, path: Path) -> Provider:
+    element = _Object(value, path, *ProviderType)
+    if len(element.given) != 1:
+        trouble = (
+            f"one of {', '.join(ProviderType)} is expected, found: {' and '.join(element.given) or 'none'}"
+        )
+        hint = "Give every provider a list element of its own: - aescbc: {…}, then - identity: {}"
+        raise _Misfit(Problem(path, trouble, hint))
+    kind = ProviderType(element.given[0])
+    member, place = element.get(kind, dict), (*path, kind.value)
+    if kind is ProviderType.IDENTITY:
+        _Object(member, place)
+        return IdentityProvider()
+    if kind is ProviderType.KMS:
+        return _kms(_Object(member, place, "apiVersion", "name", "cachesize", "endpoint", "timeout"))
+    keys = (_Object(item, at, "name", "secret") for item, at in _Object(member, place, "keys").items("keys"))
+    return KeyedProvider(
+        kind, tuple(NamedKey(key.text("name"), _material(key.text("secret"))) for key in keys)
+    )
+
+
+def _kms(kms: _Object) -> KMSProvider:
+    api_version, endpoint = kms.text("apiVersion") or "v1", kms.text("endpoint")
+    cache_size = kms.get("cachesize", int)
+    if cache_size is not None and not -(1 << 31) <= cache_size < 1 << 31:
+        raise _Misfit(Problem((*kms.path, "cachesize"), "expected int of 32 bits", _FIELD_HINT))
+    if cache_size is None and api_version == "v1":
+        cache_size = _DEFAULT_CACHE_SIZE
+    return KMSProvider(
+        api_version=api_version,
+        name=kms.text("name"),
+        endpoint=endpoint,
+        socket_path=socket_path(endpoint) or "",
+        cache_size=cache_size,
+        timeout_seconds=max(0, parse_duration(kms.text("timeout", "3s")) or 0) / 1e9,
+    )
+
+
+def _material(secret: str) -> KeyMaterial:
+    try:
+        return KeyMaterial(gobase64.decode(secret.encode(errors="replace")))
+    except UnknownEncoding:
+        return KeyMaterial(b"")

@@ -10,7 +10,7 @@ first and last, keys that are published there as examples).
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -18,22 +18,25 @@ from typing import Final, NamedTuple
 import msgspec
 
 from etcdfix.encryption.config import find_mark, is_mark, place_of
-from etcdfix.encryption.config_file import REFUSED, Key, Path, Rule
-from etcdfix.encryption.config_rules import (
+from etcdfix.encryption.config_file import REFUSED, Path
+from etcdfix.encryption.config_model import (
     EVERYTHING,
-    given_members,
-    key_bytes,
+    IdentityProvider,
+    KeyedProvider,
+    KMSProvider,
+    NamedKey,
+    ResourceRule,
     narrowest_first,
     parse_group_resource,
-    problems_of,
     rule_name,
 )
+from etcdfix.encryption.config_rules import problems_of
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.encryption.keyring import fingerprint, may_hold_key, shown
 from etcdfix.golang.goquote import withheld
 from etcdfix.golang.goyaml import line_of
 from etcdfix.model.model import GroupResource
-from etcdfix.model.providers import facts_about
+from etcdfix.model.providers import ProviderType, facts_about
 
 
 class LintLevel(StrEnum):
@@ -105,13 +108,12 @@ class _Found(NamedTuple):
 class _GivenKey(NamedTuple):
     path: Path
     rule: int
-    kind: str
-    name: str
-    material: bytes
+    kind: ProviderType
+    key: NamedKey
 
     @property
     def transformer(self) -> str:
-        return _transformer(self.kind, self.name, "v1")
+        return _transformer(self.kind, self.key.name, "v1")
 
 
 def _transformer(kind: str, name: str, version: str = "") -> str:
@@ -119,7 +121,7 @@ def _transformer(kind: str, name: str, version: str = "") -> str:
     return transformer_name(kind, version, withheld(name) if may_hold_key(name) else name)
 
 
-def lint(raw: bytes, rules: Sequence[Rule], *, mode: int | None = None) -> list[LintFinding]:
+def lint(raw: bytes, rules: Sequence[ResourceRule], *, mode: int | None = None) -> list[LintFinding]:
     """Say what is wrong with a configuration, the worst first."""
     found = []
     for problem in problems_of(rules):
@@ -138,23 +140,32 @@ def lint(raw: bytes, rules: Sequence[Rule], *, mode: int | None = None) -> list[
     return sorted(found, key=lambda one: (levels.index(one.level), one.line))
 
 
-def _advice(raw: bytes, rules: Sequence[Rule], mode: int | None) -> Iterator[_Found]:
-    entries = [entry or "" for rule in rules for entry in rule.resources or ()]
-    made_by = find_mark(raw, entries)
+def _advice(raw: bytes, rules: Sequence[ResourceRule], mode: int | None) -> Iterator[_Found]:
+    made_by = find_mark(raw, rules)
     if made_by:
         yield _Found("made-for-reading", (), f"etcdfix encryption {made_by} made this file for reading")
     if mode is not None and mode & (stat.S_IRWXG | stat.S_IRWXO):
         told = f"other users can open the file (mode {stat.S_IMODE(mode):04o}), which holds the keys"
         yield _Found("file-mode", (), told)
-    yield from _coverage({parse_group_resource(entry) for entry in entries})
+    yield from _coverage({parse_group_resource(entry) for rule in rules for entry in rule.resources})
     yield from _entries(rules)
-    keys = [*_given_keys(rules)]
-    for key in keys:
-        yield from _one_key(key)
+    keys = [
+        _GivenKey(
+            ("resources", index, "providers", position, provider.type.value, "keys", at),
+            index, provider.type, key,
+        )
+        for index, rule in enumerate(rules)
+        for position, provider in enumerate(rule.providers)
+        if isinstance(provider, KeyedProvider)
+        for at, key in enumerate(provider.keys)
+        if key.name and key.material.size
+    ]  # fmt: skip
+    for given in keys:
+        yield from _one_key(given)
     yield from _several_keys(keys)
     for index, rule in enumerate(rules):
-        if not any(is_mark(entry or "") for entry in rule.resources or ()):
-            yield from _providers(("resources", index), rule)
+        if rule.providers and not any(map(is_mark, rule.resources)):
+            yield from _providers(("resources", index, "providers"), rule)
 
 
 def _coverage(named: set[GroupResource]) -> Iterator[_Found]:
@@ -168,19 +179,19 @@ def _coverage(named: set[GroupResource]) -> Iterator[_Found]:
         yield _Found("not-covered", ("resources",), told, advice=True)
 
 
-def _entries(rules: Sequence[Rule]) -> Iterator[_Found]:
+def _entries(rules: Sequence[ResourceRule]) -> Iterator[_Found]:
     """Yield entries that take a resource from a wildcard whose keys are then not tried."""
     places = [
-        (("resources", index, "resources", position), parse_group_resource(entry), rule)
+        (("resources", index, "resources", position), parse_group_resource(entry), _reads(rule))
         for index, rule in enumerate(rules)
-        for position, entry in enumerate(rule.resources or ())
+        for position, entry in enumerate(rule.resources)
         if entry and not is_mark(entry)
     ]
-    wildcards = {name: _reads(rule) for _, name, rule in places if name.resource == "*"}
-    for path, name, rule in places:
+    wildcards = {name: reads for _, name, reads in places if name.resource == "*"}
+    for path, name, reads in places:
         _, *broader = narrowest_first(name)
         wider = next((at for at in broader if at in wildcards and at != name), None)
-        missing = wildcards[wider] - _reads(rule) if wider is not None else set()
+        missing = wildcards[wider] - reads if wider is not None else set()
         if wider is not None and missing:
             keys = ", ".join(sorted(_transformer(kind, key) for kind, key in missing))
             entry, wildcard = shown(rule_name(name), quote=""), shown(rule_name(wider), quote="")
@@ -188,39 +199,27 @@ def _entries(rules: Sequence[Rule]) -> Iterator[_Found]:
             yield _Found("narrower-rule", path, f"{told}: values written under {keys} are not read")
 
 
-def _reads(rule: Rule) -> set[tuple[str, str]]:
+def _reads(rule: ResourceRule) -> set[tuple[str, str]]:
     found = set()
-    for provider in rule.providers or ():
-        for member in given_members(provider)[:1]:
-            value = getattr(provider, member)
-            keys = getattr(value, "keys", None)
-            names = [key.name for key in keys] if keys is not None else [getattr(value, "name", "")]
-            found |= {(member, name or "") for name in names}
+    for provider in rule.providers:
+        names = [provider.name] if isinstance(provider, KMSProvider) else [""]
+        if isinstance(provider, KeyedProvider):
+            names = [key.name for key in provider.keys]
+        found |= {(provider.type.value, name) for name in names}
     return found
 
 
-def _given_keys(rules: Sequence[Rule]) -> Iterator[_GivenKey]:
-    for index, rule in enumerate(rules):
-        for position, provider in enumerate(rule.providers or ()):
-            for member in given_members(provider):
-                keys: Iterable[Key] = getattr(getattr(provider, member), "keys", None) or ()
-                for at, key in enumerate(keys):
-                    material = key_bytes(key.secret or "")
-                    if material and key.name:
-                        path = ("resources", index, "providers", position, member, "keys", at)
-                        yield _GivenKey(path, index, member, key.name, material)
-
-
-def _one_key(key: _GivenKey) -> Iterator[_Found]:
-    path, of = (*key.path, "secret"), f"the key of {key.transformer}"
-    weakness = _weakness(key.material)
-    if fingerprint(key.material) in _EXAMPLES:
+def _one_key(given: _GivenKey) -> Iterator[_Found]:
+    path, of = (*given.path, "secret"), f"the key of {given.transformer}"
+    material = given.key.material
+    weakness = _weakness(material.expose())
+    if material.fingerprint in _EXAMPLES:
         told = f"{of} is an example from documentation: anybody can open what it wrote"
         yield _Found("example-key", path, told)
     elif weakness:
         yield _Found("weak-key", path, f"{of} {weakness}, so it can be guessed")
-    elif len(key.material) < 32:
-        yield _Found("short-key", path, f"{of} has {8 * len(key.material)} bits; Kubernetes recommends 256")
+    elif material.size < 32:
+        yield _Found("short-key", path, f"{of} has {8 * material.size} bits; Kubernetes recommends 256")
 
 
 def _weakness(material: bytes) -> str:
@@ -239,49 +238,43 @@ def _weakness(material: bytes) -> str:
 def _several_keys(keys: Sequence[_GivenKey]) -> Iterator[_Found]:
     by_bytes: dict[str, _GivenKey] = {}
     by_name: dict[tuple[str, str], _GivenKey] = {}
-    for key in keys:
-        mark = fingerprint(key.material)
-        first = by_bytes.setdefault(mark, key)
-        if first.transformer != key.transformer:
-            told = (
-                f"{key.transformer} has the same bytes as {first.transformer}, so a rotation changes nothing"
-            )
-            yield _Found("repeated-key", (*key.path, "secret"), told)
-        elif first is not key and first.rule == key.rule:
-            yield _Found("repeated-key", key.path, f"{key.transformer} stands here twice", advice=True)
-        named = by_name.setdefault((key.kind, key.name), key)
-        if fingerprint(named.material) != mark:
-            elsewhere = named.rule != key.rule
-            noise = (
-                f" {key.kind} opens some values with the wrong one, to noise."
-                if not facts_about(key.kind, "v1").authenticated
-                else ""
-            )
+    for given in keys:
+        mark = given.key.material.fingerprint
+        first = by_bytes.setdefault(mark, given)
+        if first.transformer != given.transformer:
+            told = f"{given.transformer} has the same bytes as {first.transformer}, so a rotation changes nothing"
+            yield _Found("repeated-key", (*given.path, "secret"), told)
+        elif first is not given and first.rule == given.rule:
+            yield _Found("repeated-key", given.path, f"{given.transformer} stands here twice", advice=True)
+        named = by_name.setdefault((given.kind, given.key.name), given)
+        if named.key.material.fingerprint != mark:
+            elsewhere, noise = named.rule != given.rule, ""
+            if not facts_about(given.kind, "v1").authenticated:
+                noise = f" {given.kind} opens some values with the wrong one, to noise."
             what = "In another rule that is another key." if elsewhere else f"Both are tried.{noise}"
-            told = f"{key.transformer} stands here with other bytes than before. {what}"
-            yield _Found("same-name-other-bytes", (*key.path, "name"), told, advice=elsewhere)
+            told = f"{given.transformer} stands here with other bytes than before. {what}"
+            yield _Found("same-name-other-bytes", (*given.path, "name"), told, advice=elsewhere)
 
 
-def _providers(path: Path, rule: Rule) -> Iterator[_Found]:
-    members = [given_members(provider) for provider in rule.providers or ()]
-    providers = [(index, found[0]) for index, found in enumerate(members) if len(found) == 1]
-    if not providers:
-        return
-    names = ", ".join(shown(entry or "", quote="") for entry in (rule.resources or ())[:5])
-    first, writer = providers[0]
-    place = (*path, "providers", first)
-    if writer == "identity":
+_WEAKNESSES: Final = {
+    "aescbc": "It has no authentication, and Kubernetes advises against it",
+    "aesgcm": "Its nonces are random, so a key must be rotated every 200,000 writes",
+    "secretbox": "It does not bind a value to its key: who can write etcd can swap values",
+}
+
+
+def _providers(path: Path, rule: ResourceRule) -> Iterator[_Found]:
+    names = ", ".join(shown(entry, quote="") for entry in rule.resources[:5])
+    writer = rule.providers[0]
+    place = (*path, 0)
+    if isinstance(writer, IdentityProvider):
         told = f"identity comes first for {names}, so new values are stored unencrypted"
         yield _Found("identity-first", place, told)
-    elif all(member != "identity" for _, member in providers):
+    elif not any(isinstance(provider, IdentityProvider) for provider in rule.providers):
         told = f"identity is not listed for {names}, so values that are stored unencrypted cannot be read"
-        yield _Found("identity-missing", (*path, "providers"), told)
-    weaknesses = {
-        "aescbc": "It has no authentication, and Kubernetes advises against it",
-        "aesgcm": "Its nonces are random, so a key must be rotated every 200,000 writes",
-        "secretbox": "It does not bind a value to its key: who can write etcd can swap values",
-    }
-    if writer in weaknesses:
-        keys = getattr((rule.providers or ())[first], writer).keys or ()
-        alone = "; no older key shows a rotation" if writer == "aesgcm" and len(keys) < 2 else ""
-        yield _Found(writer, place, f"{writer} writes {names}. {weaknesses[writer]}{alone}")
+        yield _Found("identity-missing", path, told)
+    if isinstance(writer, KeyedProvider) and writer.type in _WEAKNESSES:
+        first_key = writer.type is ProviderType.AESGCM and len(writer.keys) < 2
+        alone = "; no older key shows a rotation" if first_key else ""
+        told = f"{writer.type} writes {names}. {_WEAKNESSES[writer.type]}{alone}"
+        yield _Found(writer.type.value, place, told)

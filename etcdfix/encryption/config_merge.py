@@ -15,37 +15,35 @@ in a file.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Final
 
 import msgspec
 
-from etcdfix.encryption.config import (
+from etcdfix.encryption.config import configuration_file, parse_configuration
+from etcdfix.encryption.config_model import (
+    EVERYTHING,
     EncryptionConfiguration,
     IdentityProvider,
     KeyedProvider,
     KMSProvider,
-    NamedKey,
     Provider,
     ResourceRule,
-    parse_configuration,
+    narrowest_first,
+    parse_group_resource,
+    rule_name,
 )
-from etcdfix.encryption.config_rules import EVERYTHING, narrowest_first, parse_group_resource, rule_name
-from etcdfix.encryption.config_text import configuration_file
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.encryption.keyring import shown
 from etcdfix.model.errors import ConfigurationError
 from etcdfix.model.model import GroupResource
-from etcdfix.model.providers import ProviderType, facts_about
+from etcdfix.model.providers import facts_about
 
 MADE_BY: Final = "merge"
-_IDENTITY: Final = IdentityProvider()
 _NOISE: Final = (
     ". aescbc has no authentication: the first key opens about 1 in 256 values of the second to noise, and an API "
     "server then calls these damaged. Nothing is lost: the other file alone reads them"
-)
-_SEVERAL: Final = (
-    "give the files one by one instead: etcdfix encryption try takes several --in candidate:FILE"
 )
 
 
@@ -70,18 +68,42 @@ class Merged(msgspec.Struct, frozen=True):
     decisions: tuple[Decision, ...]
 
 
+_Id = tuple[str, ...]
+"""Kind, name and fingerprint of a key; kind, name, version and endpoint of a KMS provider; or identity alone."""
+_Readers = dict[_Id, Provider]
+"""Providers of one key each, in the order in which they are tried."""
+_UNENCRYPTED: Final = ("identity",)
+
+
+def _readers_of(providers: Iterable[Provider]) -> _Readers:
+    readers: _Readers = {}
+    for provider in providers:
+        kind = provider.type.value
+        if isinstance(provider, KeyedProvider):
+            for key in provider.keys:
+                own = KeyedProvider(provider.type, (key,))
+                readers.setdefault((kind, key.name, key.material.fingerprint), own)
+        elif isinstance(provider, KMSProvider):
+            readers.setdefault((kind, provider.name, provider.api_version, provider.endpoint), provider)
+        else:
+            readers.setdefault((kind,), provider)
+    return readers
+
+
 class _Lists:
-    """The provider lists of one configuration, by entry; lists of the same entry are one, in file order."""
+    """What one configuration reads each entry with; lists of the same entry are one, in file order."""
 
-    def __init__(self, configuration: EncryptionConfiguration) -> None:
-        self.entries: dict[GroupResource, list[Provider]] = {}
-        for rule in configuration.rules:
+    def __init__(self, rules: Iterable[ResourceRule]) -> None:
+        providers: dict[GroupResource, list[Provider]] = {}
+        for rule in rules:
             for entry in filter(None, rule.resources):
-                self.entries.setdefault(parse_group_resource(entry), []).extend(rule.providers)
+                providers.setdefault(parse_group_resource(entry), []).extend(rule.providers)
+        self.entries = {name: _readers_of(found) for name, found in providers.items()}
 
-    def serving(self, name: GroupResource) -> list[Provider] | None:
-        """Return what serves a resource, or those of a wildcard that have no entry of their own; None for nothing."""
-        return next((self.entries[at] for at in narrowest_first(name) if at in self.entries), None)
+    def serving(self, name: GroupResource) -> _Readers:
+        """Return what serves a resource, or those of a wildcard that have no entry of their own."""
+        found = (self.entries[at] for at in narrowest_first(name) if at in self.entries)
+        return next(found, {_UNENCRYPTED: IdentityProvider()})
 
 
 def merge(configurations: Sequence[EncryptionConfiguration], names: Sequence[str] = ()) -> Merged:
@@ -90,19 +112,22 @@ def merge(configurations: Sequence[EncryptionConfiguration], names: Sequence[str
     Raises:
         ConfigurationError: No single file that an API server takes reads all of it.
     """
-    lists = [_Lists(configuration) for configuration in configurations]
-    entries = sorted({name for one in lists for name in one.entries}, key=_breadth)
+    lists = [_Lists(configuration.rules) for configuration in configurations]
     decisions = _Decisions(names or [configuration.path for configuration in configurations])
-    kms = _one_provider_each(lists, decisions.files)
-    joined = {name: _joined([one.serving(name) for one in lists], kms, name, decisions) for name in entries}
-    before = _share_kms(joined, decisions)
+    _require_one_endpoint_each(lists, decisions.files)
+    entries = sorted({name for one in lists for name in one.entries}, key=_breadth)
+    joined = {name: _joined([one.serving(name) for one in lists], name, decisions) for name in entries}
+    _share_kms(joined, decisions)
     _drop_what_a_wildcard_serves(joined)
     # Only entries of the same breadth never cover each other.
     alike: dict[object, list[GroupResource]] = {}
-    for name, providers in joined.items():
-        alike.setdefault((_breadth(name)[0], _readers(*providers)), []).append(name)
-    rules = [ResourceRule(tuple(map(rule_name, found)), tuple(joined[found[0]])) for found in alike.values()]
-    result = Merged((*before, *rules), decisions.all())
+    for name, readers in joined.items():
+        alike.setdefault((_breadth(name)[0], tuple(readers)), []).append(name)
+    rules = (
+        ResourceRule(tuple(map(rule_name, found)), tuple(_providers(joined[found[0]].values())))
+        for found in alike.values()
+    )
+    result = Merged(tuple(rules), decisions.all())
     _check(result, lists)
     return result
 
@@ -122,139 +147,105 @@ def _breadth(name: GroupResource) -> tuple[int, str, str]:
     return (2 if name == EVERYTHING else 1 if name.resource == "*" else 0, name.group, name.resource)
 
 
-def _one_provider_each(lists: Sequence[_Lists], files: Sequence[str]) -> dict[tuple[str, str], KMSProvider]:
-    """Return the one provider that stands for each KMS version and name: the first one."""
-    chosen: dict[tuple[str, str], tuple[KMSProvider, str]] = {}
+def _providers(readers: Iterable[Provider]) -> Iterator[Provider]:
+    """Yield the providers of a list, keys of one kind that follow each other as one."""
+    for kind, group in groupby(readers, key=lambda provider: provider.type):
+        providers = [*group]
+        keys = [key for one in providers if isinstance(one, KeyedProvider) for key in one.keys]
+        yield from [KeyedProvider(kind, tuple(keys))] if keys else providers
+
+
+def _require_one_endpoint_each(lists: Sequence[_Lists], files: Sequence[str]) -> None:
+    chosen: dict[str, tuple[str, str]] = {}
     for one, file in zip(lists, files, strict=True):
-        for provider in (provider for providers in one.entries.values() for provider in providers):
-            if not isinstance(provider, KMSProvider):
-                continue
-            first, where = chosen.setdefault((provider.api_version, provider.name), (provider, file))
-            if first.endpoint != provider.endpoint:
-                transformer = transformer_name(ProviderType.KMS, provider.api_version, provider.name)
-                raise ConfigurationError(
-                    f"these files cannot be one: KMS provider {transformer} has two endpoints, "
-                    f"{shown(first.endpoint)} in {where} and {shown(provider.endpoint)} in {file}",
-                    hint=_SEVERAL,
-                )
-    return {name: provider for name, (provider, _) in chosen.items()}
+        for provider in (provider for readers in one.entries.values() for provider in readers.values()):
+            if isinstance(provider, KMSProvider):
+                transformer = transformer_name(provider.type, provider.api_version, provider.name)
+                first, where = chosen.setdefault(transformer, (provider.endpoint, file))
+                if first != provider.endpoint:
+                    raise _cannot_be_one(
+                        f"KMS provider {transformer} has two endpoints, {shown(first)} in {where} and "
+                        f"{shown(provider.endpoint)} in {file}"
+                    )
 
 
-def _joined(
-    found: Sequence[list[Provider] | None],
-    kms: dict[tuple[str, str], KMSProvider],
-    name: GroupResource,
-    decisions: _Decisions,
-) -> list[Provider]:
+def _joined(found: Sequence[_Readers], name: GroupResource, decisions: _Decisions) -> _Readers:
     """Return the list of one entry: the first file's as it is, then what others have besides, identity last."""
-    parts: list[Provider] = []
-    seen: dict[tuple[str, str, str], int] = {}
-    identity = None  # the first file that has it
-    for origin, providers in enumerate(found):
-        for provider in [_IDENTITY] if providers is None else providers:
-            if isinstance(provider, IdentityProvider):
-                if not parts and origin == 0:
-                    parts.append(provider)
-                    told = "identity stays first, so new values are stored unencrypted, as today"
-                    decisions.add("identity-writes", name, "identity", f"{decisions.files[0]}: {told}")
-                identity = origin if identity is None else identity
-            elif isinstance(provider, KMSProvider):
-                first = kms[provider.api_version, provider.name]
-                if first not in parts:
-                    parts.append(first)
-            else:
-                keys = [
-                    key for key in provider.keys if _is_new(seen, provider.type, key, origin, name, decisions)
-                ]
-                if keys:
-                    parts.append(KeyedProvider(provider.type, tuple(keys)))
-    if identity is not None and _IDENTITY not in parts:
-        parts.append(_IDENTITY)
-        if identity:
+    joined: _Readers = {}
+    files: dict[_Id, str] = {}
+    for file, readers in zip(decisions.files, found, strict=True):
+        for mine, provider in readers.items():
+            if mine not in joined:
+                if isinstance(provider, KeyedProvider):
+                    _compare(mine, file, files, name, decisions)
+                joined[mine], files[mine] = provider, file
+    if next(iter(joined)) == _UNENCRYPTED:
+        told = "identity stays first, so new values are stored unencrypted, as today"
+        decisions.add("identity-writes", name, "identity", f"{decisions.files[0]}: {told}")
+    elif _UNENCRYPTED in joined:
+        joined[_UNENCRYPTED] = joined.pop(_UNENCRYPTED)
+        if _UNENCRYPTED not in found[0]:
             told = "identity was put last, so that the unencrypted values of this file are read"
-            decisions.add("identity-kept", name, "identity", f"{decisions.files[identity]}: {told}")
-    return parts
+            decisions.add("identity-kept", name, "identity", f"{files[_UNENCRYPTED]}: {told}")
+    return joined
 
 
-def _is_new(
-    seen: dict[tuple[str, str, str], int],
-    kind: ProviderType,
-    key: NamedKey,
-    origin: int,
-    name: GroupResource,
-    decisions: _Decisions,
-) -> bool:
-    """Take note of a key; say whether the list lacks it, and say what is odd about it."""
-    fingerprint = key.material.fingerprint
-    mine = (kind.value, key.name, fingerprint)
-    if mine in seen:
-        return False
-    transformer = transformer_name(kind, "v1", key.name)
-    for other, first in seen.items():
+def _compare(
+    mine: _Id, file: str, others: dict[_Id, str], name: GroupResource, decisions: _Decisions
+) -> None:
+    """Say what is odd about a key beside those that are in the list already."""
+    kind, key, fingerprint = mine
+    transformer = transformer_name(kind, "v1", key)
+    for other, where in others.items():
         if other[:2] == mine[:2]:
-            told = f"{other[2]} in {decisions.files[first]} and {fingerprint} in {decisions.files[origin]}"
-            message = f"{transformer} has other bytes: {told}; both were kept, and are tried in this order"
-            noise = _NOISE if not facts_about(kind, "v1").authenticated else ""
-            decisions.add("same-name-other-bytes", name, transformer, message + noise)
-        elif (other[0], other[2]) == (mine[0], mine[2]):
-            same = f"the same bytes ({fingerprint}) as {transformer_name(kind, 'v1', other[1])}"
-            told = f"{transformer} has {same}; both names were kept, because a value names its key"
-            decisions.add("renamed-key", name, transformer, told)
-    seen[mine] = origin
-    return True
-
-
-def _share_kms(joined: dict[GroupResource, list[Provider]], decisions: _Decisions) -> list[ResourceRule]:
-    """Give entries that share a KMS v2 provider one list, since its name stands once in a file; identity comes last.
-
-    Where another provider writes for one of them, that one goes into an element of its own before: lists of the same
-    entry are joined. A wildcard cannot stand twice, so for it there is no such way.
-    """
-    lists: dict[str, set[object]] = {}
-    for parts in joined.values():
-        for part in parts:
-            if isinstance(part, KMSProvider) and part.api_version != "v1":
-                lists.setdefault(part.name, set()).add(_readers(*parts))
-    shared = {name for name, found in lists.items() if len(found) > 1}
-    names = [
-        name
-        for name, parts in joined.items()
-        if any(isinstance(part, KMSProvider) and part.name in shared for part in parts)
-    ]
-    if not names:
-        return []
-    writers = [joined[name][0] for name in names]
-    several = len({*map(_writer_of, writers)}) > 1
-    # One that may stand twice goes before, so it is not the one that has to be first here.
-    first = next((part for part in writers if several and isinstance(part, KMSProvider)), writers[0])
-    every = {_readers(part): part for part in [first, *(part for name in names for part in joined[name])]}
-    others = sorted([*every.values()][1:], key=lambda part: isinstance(part, IdentityProvider))
-    before = []
-    for name, writer in zip(names, writers, strict=True):
-        joined[name] = [first, *others]
-        if _writer_of(writer) == _writer_of(first):
-            continue
-        if name.resource == "*":
-            raise ConfigurationError(
-                f"these files cannot be one: {rule_name(name)} and other entries need the same KMS v2 provider, "
-                "which may stand in a file once, and not the same one writes for them",
-                hint=_SEVERAL,
+            told = f"{other[2]} in {where} and {fingerprint} in {file}"
+            noise = "" if facts_about(kind, "v1").authenticated else _NOISE
+            message = (
+                f"{transformer} has other bytes: {told}; both were kept, and are tried in this order{noise}"
             )
-        before.append(ResourceRule((rule_name(name),), (writer,)))
+            decisions.add("same-name-other-bytes", name, transformer, message)
+        elif (other[0], *other[2:]) == (kind, fingerprint):
+            told = f"{transformer} has the same bytes ({fingerprint}) as {transformer_name(kind, 'v1', other[1])}"
+            message = f"{told}; both names were kept, because a value names its key"
+            decisions.add("renamed-key", name, transformer, message)
+
+
+def _share_kms(joined: dict[GroupResource, _Readers], decisions: _Decisions) -> None:
+    """Give entries that share a KMS v2 provider one list, since its name stands once in a file; identity comes last."""
+    lists: dict[_Id, set[tuple[_Id, ...]]] = {}
+    for readers in joined.values():
+        for each in filter(_stands_once, readers):
+            lists.setdefault(each, set()).add(tuple(readers))
+    shared = {each for each, found in lists.items() if len(found) > 1}
+    names = [name for name, readers in joined.items() if shared & readers.keys()]
+    if not names:
+        return
+    if len({next(iter(joined[name])) for name in names}) > 1:
+        raise _cannot_be_one(
+            f"{', '.join(map(rule_name, names))} need the same KMS v2 provider, which may stand in a file once, and "
+            "not the same one writes for them"
+        )
+    every = {each: provider for name in names for each, provider in joined[name].items()}
+    if next(iter(every)) != _UNENCRYPTED and _UNENCRYPTED in every:
+        every[_UNENCRYPTED] = every.pop(_UNENCRYPTED)
     told = "a KMS v2 provider may stand in a file only once, so the entries that need it share one list"
     for name in names:
+        joined[name] = every
         decisions.add(
             "kms-shared", name, "", f"{told}: more keys are tried for them, and the same one writes"
         )
-    return before
 
 
-def _drop_what_a_wildcard_serves(joined: dict[GroupResource, list[Provider]]) -> None:
+def _stands_once(reader: _Id) -> bool:
+    return len(reader) == 4 and reader[2] != "v1"
+
+
+def _drop_what_a_wildcard_serves(joined: dict[GroupResource, _Readers]) -> None:
     """Remove entries whose list is that of the wildcard that would serve the resource instead."""
     for name in list(joined):
         _, *broader = narrowest_first(name)
         served_by = next((at for at in broader if at in joined and at != name), None)
-        if served_by is not None and _readers(*joined[served_by]) == _readers(*joined[name]):
+        if served_by is not None and [*joined[served_by]] == [*joined[name]]:
             del joined[name]
 
 
@@ -275,35 +266,18 @@ class _Decisions:
         )
 
 
+def _cannot_be_one(why: str) -> ConfigurationError:
+    hint = "give the files one by one instead: etcdfix encryption try takes several --in candidate:FILE"
+    return ConfigurationError(f"these files cannot be one: {why}", hint=hint)
+
+
 def _check(merged: Merged, lists: Sequence[_Lists]) -> None:
     try:
-        read_back = _Lists(parse_configuration(merged_file(merged, (), made_at=""), path="merged"))
+        read_back = _Lists(parse_configuration(merged_file(merged, (), made_at=""), path="merged").rules)
     except ConfigurationError as error:
         reason = error.message.removeprefix('encryption configuration "merged": ')
-        raise ConfigurationError(f"these files cannot be one: {reason}", hint=_SEVERAL) from error
+        raise _cannot_be_one(reason) from error
     for name in {*read_back.entries, *(name for one in lists for name in one.entries)}:
-        served = read_back.serving(name) or [_IDENTITY]
-        wanted = [one.serving(name) or [_IDENTITY] for one in lists]
-        lacking = {reader for one in wanted for reader in _readers(*one)}.difference(_readers(*served))
-        if lacking or _writer_of(served[0]) != _writer_of(wanted[0][0]):
-            raise ConfigurationError(
-                f"these files cannot be one: for {rule_name(name)} the result would not read and write as they do",
-                hint=_SEVERAL,
-            )
-
-
-def _readers(*providers: Provider) -> tuple[tuple[str, ...], ...]:
-    """Return all that some providers read with, in order."""
-    found: list[tuple[str, ...]] = []
-    for provider in providers:
-        if isinstance(provider, KeyedProvider):
-            found += ((provider.type.value, key.name, key.material.fingerprint) for key in provider.keys)
-        elif isinstance(provider, KMSProvider):
-            found.append((provider.type.value, provider.api_version, provider.name, provider.endpoint))
-        else:
-            found.append((provider.type.value,))
-    return tuple(found)
-
-
-def _writer_of(provider: Provider) -> tuple[str, ...]:
-    return _readers(provider)[0]
+        served, wanted = [*read_back.serving(name)], [[*one.serving(name)] for one in lists]
+        if not {*served}.issuperset(each for one in wanted for each in one) or served[0] != wanted[0][0]:
+            raise _cannot_be_one(f"for {rule_name(name)} the result would not read and write as they do")

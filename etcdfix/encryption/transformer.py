@@ -16,14 +16,16 @@ from typing import NamedTuple, Self
 import msgspec
 
 from etcdfix.encryption.cipher import Cipher
-from etcdfix.encryption.config import (
+from etcdfix.encryption.config_model import (
     EncryptionConfiguration,
     IdentityProvider,
     KeyedProvider,
     KMSProvider,
     Provider,
+    narrowest_first,
+    parse_group_resource,
+    rule_name,
 )
-from etcdfix.encryption.config_rules import narrowest_first, parse_group_resource, rule_name
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.encryption.errors import TransformError
 from etcdfix.encryption.keyring import KeyMaterial

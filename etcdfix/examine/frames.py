@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from etcdfix.decoding.customresource import CustomResourceInfo
-from etcdfix.encryption.config import (
+from etcdfix.encryption.config_model import (
     IdentityProvider,
     KeyedProvider,
     KMSProvider,

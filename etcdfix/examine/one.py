@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from etcdfix.decoding.storagecodecs import Decoder
-from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.encryption.envelope import Envelope, parse_envelope
 from etcdfix.encryption.kms.envelopes import KMSPending
 from etcdfix.encryption.repairs import (

@@ -16,7 +16,7 @@ import msgspec
 
 from etcdfix.decoding.customresource import CustomResourceInfo
 from etcdfix.decoding.storagecodecs import Decoder
-from etcdfix.encryption.config import KMSProvider
+from etcdfix.encryption.config_model import KMSProvider
 from etcdfix.encryption.kms.envelopes import KMSPending, KMSPlugin
 from etcdfix.encryption.transformer import ResourceTransformers, Transformers, TransformFailed
 from etcdfix.examine.verdicts.examination import KeyName, PlainCount

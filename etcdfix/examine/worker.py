@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn, Protocol, TypeVar
 import msgspec
 
 from etcdfix.decoding.storagecodecs import Decoder
-from etcdfix.encryption.config import EncryptionConfiguration, KMSProvider
+from etcdfix.encryption.config_model import EncryptionConfiguration, KMSProvider
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
 from etcdfix.encryption.kms.transformer import KMSv2Transformer
 from etcdfix.encryption.transformer import PluginFor, Transformers, no_plugin

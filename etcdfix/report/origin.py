@@ -15,7 +15,7 @@ from etcdfix.model.storagekey import StorageLayout, display
 from etcdfix.report.model import ReportConfiguration, ReportSource, Scope, Tool
 
 if TYPE_CHECKING:
-    from etcdfix.encryption.config import EncryptionConfiguration
+    from etcdfix.encryption.config_model import EncryptionConfiguration
     from etcdfix.sources.base import SourceDescription
 
 TOOL: Final = Tool("etcdfix", __version__)

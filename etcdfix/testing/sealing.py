@@ -7,13 +7,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Final
 
-from etcdfix.encryption.config import (
-    EncryptionConfiguration,
-    KeyedProvider,
-    NamedKey,
-    ResourceRule,
-    load_configuration,
-)
+from etcdfix.encryption.config import load_configuration
+from etcdfix.encryption.config_model import EncryptionConfiguration, KeyedProvider, NamedKey, ResourceRule
 from etcdfix.encryption.encrypt import NotSealed, to_storage
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.transformer import ConfiguredKey, ResourceTransformers, Transformers, TransformFailed

@@ -8,7 +8,8 @@ from typing import Final, NamedTuple, NoReturn
 import msgspec
 
 from etcdfix.decoding.storagecodecs import Decoder
-from etcdfix.encryption.config import KMSProvider, parse_configuration
+from etcdfix.encryption.config import parse_configuration
+from etcdfix.encryption.config_model import KMSProvider
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine.all import no_progress
 from etcdfix.examine.one import Examiner

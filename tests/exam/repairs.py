@@ -10,7 +10,8 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from etcdfix.encryption.config import KMSProvider, parse_configuration
+from etcdfix.encryption.config import parse_configuration
+from etcdfix.encryption.config_model import KMSProvider
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.repair import RepairSearch

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import pytest
 
-from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
+from etcdfix.encryption.config import parse_configuration
+from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine.all import examine_all, no_progress
 from etcdfix.examine.one import Examiner

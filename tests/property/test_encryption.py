@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from etcdfix.encryption.cipher import Flip
 from etcdfix.encryption.config import parse_configuration
-from etcdfix.encryption.config_rules import socket_path
+from etcdfix.encryption.config_model import socket_path
 from etcdfix.encryption.envelope import parse_envelope, transformer_name
 from etcdfix.encryption.keyring import fingerprint, may_hold_key
 from etcdfix.encryption.kms.envelopes import (

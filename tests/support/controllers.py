@@ -12,7 +12,8 @@ import json
 from functools import cache
 from typing import Any, Final
 
-from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
+from etcdfix.encryption.config import parse_configuration
+from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.examine.one import Reading
 from etcdfix.graph.cluster import ClusterIndex, Keep, index_cluster
 from etcdfix.model.storagekey import StorageLayout

@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 if __name__ == "__main__":  # by path as well as with -m
     sys.path.insert(0, str(ROOT))
 
-from etcdfix.encryption.config import KMSProvider  # noqa: E402
+from etcdfix.encryption.config_model import KMSProvider  # noqa: E402
 from tests.support import encoders  # noqa: E402
 from tests.support.stopping import Stopping  # noqa: E402
 

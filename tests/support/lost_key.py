@@ -9,7 +9,7 @@ import msgspec
 
 from etcdfix.commands.plan import PlanRequest
 from etcdfix.commands.scan import ScanRequest, run_scan
-from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine.one import Examiner
 from etcdfix.model.model import KeptRevision, Revision, StoredValue

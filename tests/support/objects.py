@@ -6,7 +6,8 @@ import base64
 import json
 from typing import Any
 
-from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
+from etcdfix.encryption.config import parse_configuration
+from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.testing import objects as stored_objects
 from etcdfix.testing.protobytes import block, object_meta, unknown
 from tests.support.encoders import aescbc_body, aesgcm_body

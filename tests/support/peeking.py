@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 
-from etcdfix.encryption.config import KMSProvider, parse_configuration
+from etcdfix.encryption.config import parse_configuration
+from etcdfix.encryption.config_model import KMSProvider
 from etcdfix.encryption.kms.envelopes import KMSPlugin
 from etcdfix.encryption.peek import Structures, peek
 from etcdfix.encryption.transformer import Transformers

@@ -17,7 +17,7 @@ from etcdfix.commands.delete import DeleteRequest, run_delete
 from etcdfix.commands.fix import UndoRequest, run_fix, run_undo
 from etcdfix.copies.finder import parse_named
 from etcdfix.encryption.cipher import turned
-from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine.one import Examiner
 from etcdfix.model.model import StoredValue

@@ -13,7 +13,8 @@ import pytest
 import yaml
 
 from etcdfix.commands.explain import ExplainRequest, explain_key
-from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
+from etcdfix.encryption.config import parse_configuration
+from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.examine.one import Examiner, Reading
 from etcdfix.model.model import Outcome

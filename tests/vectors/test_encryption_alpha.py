@@ -14,7 +14,8 @@ import pytest
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from etcdfix.encryption.config import KMSProvider, load_configuration
+from etcdfix.encryption.config import load_configuration
+from etcdfix.encryption.config_model import KMSProvider
 from etcdfix.encryption.errors import KMSRefused
 from etcdfix.encryption.kms.envelopes import WrappedKey
 from etcdfix.encryption.transformer import Transformers, TransformFailed

@@ -29,7 +29,7 @@ from etcdfix.text.commands import Command
 from etcdfix.text.words import counted, fit
 
 if TYPE_CHECKING:
-    from etcdfix.encryption.config import EncryptionConfiguration
+    from etcdfix.encryption.config_model import EncryptionConfiguration
 
 LEAST_FREE_BYTES: Final = 100 << 20
 """Less room than this for backups is warned of."""

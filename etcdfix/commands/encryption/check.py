@@ -14,14 +14,9 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.encryption.config import (
-    EncryptionConfiguration,
-    decode_rules,
-    parse_configuration,
-    read_configuration,
-)
+from etcdfix.encryption.config import decode_rules, parse_configuration, read_configuration
 from etcdfix.encryption.config_lint import LintLevel, lint
-from etcdfix.encryption.config_rules import parse_group_resource, rule_name
+from etcdfix.encryption.config_model import EncryptionConfiguration, parse_group_resource, rule_name
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.model.model import KeyOfRule

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from etcdfix.commands.encryption.check import short_names
-from etcdfix.encryption.config import EncryptionConfiguration, load_configuration, parse_configuration
+from etcdfix.encryption.config import load_configuration, parse_configuration
 from etcdfix.encryption.config_merge import MADE_BY, merge, merged_file
+from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.inputs.ownfiles import HEAD_SUFFIX
 from etcdfix.model.errors import ConfigurationError

@@ -19,8 +19,8 @@ from etcdfix.commands.encryption.try_ import NamedCandidate, TryRequest, try_can
 from etcdfix.copies.bootstrap import KeptValue, bootstrap_values
 from etcdfix.decoding.kubeobject import ObjectReader
 from etcdfix.encryption.bootstrap import RecoveredFile, ServerToken, Stage
-from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
-from etcdfix.encryption.config_text import recovered_file
+from etcdfix.encryption.config import parse_configuration, recovered_file
+from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.examine.all import Progress, no_progress
 from etcdfix.examine.one import Examiner
 from etcdfix.model.errors import ConfigurationError, DecodeError, EndedEarly, SourceError

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from etcdfix.commands.encryption.whole import ByKey, keep_example, why_not_whole
-from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.examine.all import Progress, View, examine_all, no_progress
 from etcdfix.examine.in_scope import pages_in, resolved
 from etcdfix.examine.jobs import Helpers, Jobs

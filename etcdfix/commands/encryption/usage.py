@@ -18,7 +18,7 @@ from etcdfix.commands.encryption.whole import (
     why_not_whole,
     write_again,
 )
-from etcdfix.encryption.config_rules import parse_group_resource
+from etcdfix.encryption.config_model import parse_group_resource
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine.all import Progress, View, examine_all, no_progress

@@ -16,8 +16,7 @@ from etcdfix.commands.encryption.whole import (
     why_not_whole,
     write_again,
 )
-from etcdfix.encryption.config import EncryptionConfiguration
-from etcdfix.encryption.config_rules import parse_group_resource
+from etcdfix.encryption.config_model import EncryptionConfiguration, parse_group_resource
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine.all import Progress, View, examine_each, no_progress
 from etcdfix.examine.one import Examiner

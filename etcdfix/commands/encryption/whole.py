@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from etcdfix.commands.opening import nothing_examined
-from etcdfix.encryption.config_rules import parse_group_resource
+from etcdfix.encryption.config_model import parse_group_resource
 from etcdfix.examine.all import Ending
 from etcdfix.examine.one import Reading
 from etcdfix.examine.verdicts.examination import KeyName

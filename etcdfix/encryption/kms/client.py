@@ -21,7 +21,7 @@ from urllib.parse import quote_from_bytes
 
 from google.protobuf.message import DecodeError
 
-from etcdfix.encryption.config import KMSProvider
+from etcdfix.encryption.config_model import KMSProvider
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.kms.answers import (
     Answer,

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 
-from etcdfix.encryption.config import KMSProvider
-from etcdfix.encryption.config_rules import socket_path
+from etcdfix.encryption.config_model import KMSProvider, socket_path
 from etcdfix.encryption.kms.answers import PluginClient, PluginReport
 from etcdfix.encryption.kms.pacing import Clock
 from etcdfix.encryption.kms.session import AskingMode, PluginSession

@@ -11,7 +11,7 @@ from typing import Any
 from etcdfix.decoding.kubeobject import ObjectReader
 from etcdfix.decoding.render.fromjson import node_from_json
 from etcdfix.decoding.schema import Field, kind_rows, load_schema
-from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.encryption.encrypt import Sealed, to_storage
 from etcdfix.encryption.transformer import Transformers, TransformFailed, no_plugin
 from etcdfix.model.errors import DecodeError

@@ -16,7 +16,7 @@ import yaml
 from etcdfix.cli import get as get_module
 from etcdfix.cli.root import run
 from etcdfix.commands.get import GetRequest, GetResult, Named, Notes, run_get
-from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import StoredValue
 from etcdfix.model.storagekey import StorageLayout

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from etcdfix.commands.plan import build_plan
-from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.examine.all import no_progress
 from etcdfix.examine.one import Reading
 from etcdfix.examine.verdicts.key_loss import BY_NUMBERS

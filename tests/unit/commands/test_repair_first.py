@@ -10,7 +10,7 @@ import pytest
 from etcdfix.commands.copies import CopiesRequest, find_copies
 from etcdfix.commands.explain import ExplainRequest, explain_key
 from etcdfix.commands.scan import ScanRequest, run_scan
-from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.model.scope import ScopeRequest
 from etcdfix.model.storagekey import StorageLayout
 from etcdfix.remediation.places import RecordPaths

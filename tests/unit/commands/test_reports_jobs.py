@@ -12,7 +12,8 @@ import pytest
 from etcdfix.commands.copies import CopiesRequest, find_copies
 from etcdfix.commands.encryption.try_ import NamedCandidate, TryRequest, try_candidates
 from etcdfix.commands.encryption.usage import UsageRequest, encryption_usage
-from etcdfix.encryption.config import EncryptionConfiguration, load_configuration
+from etcdfix.encryption.config import load_configuration
+from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.examine import jobs as examine_jobs
 from etcdfix.model.scope import ScopeRequest

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from etcdfix.commands.scan import ScanRequest, run_scan
-from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.model.scope import ScopeRequest
 from etcdfix.report import rows
 from etcdfix.report.render import SCAN_FORMS

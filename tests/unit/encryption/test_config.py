@@ -10,15 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.encryption.config import (
-    MAX_FILE_BYTES,
-    KeyedProvider,
-    KMSProvider,
-    load_configuration,
-    parse_configuration,
-)
-from etcdfix.encryption.config_file import decode
-from etcdfix.encryption.config_rules import parse_group_resource
+from etcdfix.encryption.config import MAX_FILE_BYTES, load_configuration, parse_configuration
+from etcdfix.encryption.config_model import KeyedProvider, KMSProvider, parse_group_resource
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.model.errors import ConfigurationError
 
@@ -226,8 +219,3 @@ def test_what_cannot_be_decoded(text: str, problem: str) -> None:
     # The causes would hold the file.
     assert caught.value.__context__ is None
     assert caught.value.__cause__ is None
-
-
-def test_what_was_decoded_does_not_print_itself() -> None:
-    text = f"apiVersion: v1\nkind: EncryptionConfig\nresources: [{{resources: [{KEY}]}}]"
-    assert repr(decode(text.encode())) == "[<Rule>]"

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
+from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.config_merge import Merged, merge, merged_file
+from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.model.errors import ConfigurationError
 from etcdfix.model.model import GroupResource

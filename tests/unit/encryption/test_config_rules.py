@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from etcdfix.encryption.config_rules import key_bytes, parse_group_resource, rule_name, socket_path
+from etcdfix.encryption.config import decode_rules
+from etcdfix.encryption.config_model import KeyedProvider, parse_group_resource, rule_name, socket_path
 from etcdfix.model.model import GroupResource
 
 
@@ -26,18 +29,24 @@ def test_entries_and_their_names(text: str, group: str, resource: str) -> None:
     [
         ("AAEC", b"\x00\x01\x02"),
         ("A\r\nA=\n=\n", b"\x00"),
-        ("AA=", None),
-        ("AAECA", None),
-        ("AAECAw==AA==", None),
-        ("AAEC=", None),  # Python's own decoder lets padding through that nothing needs
-        ("AAEC\t", None),
-        ("__8=", None),
-        ("\u00e4AEC", None),
-        ("\ud800", None),
+        ("AA=", b""),
+        ("AAECA", b""),
+        ("AAECAw==AA==", b""),
+        ("AAEC=", b""),  # Python's own decoder lets padding through that nothing needs
+        ("AAEC\t", b""),
+        ("__8=", b""),
+        ("\u00e4AEC", b""),
+        ("\ud800", b""),
     ],
 )
-def test_secrets(text: str, decoded: bytes | None) -> None:
-    assert key_bytes(text) == decoded
+def test_secrets(text: str, decoded: bytes) -> None:
+    key = {"aesgcm": {"keys": [{"name": "k", "secret": text}]}}
+    rules = [{"resources": ["secrets"], "providers": [key]}]
+    document = {"apiVersion": "v1", "kind": "EncryptionConfig", "resources": rules}
+    (rule,) = decode_rules(json.dumps(document).encode(), path="f")
+    (provider,) = rule.providers
+    assert isinstance(provider, KeyedProvider)
+    assert provider.keys[0].material.expose() == decoded
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
-from etcdfix.encryption import config_file
 from etcdfix.encryption.candidates import place_of
+from etcdfix.encryption.config import parse_configuration
+from etcdfix.encryption.config_model import KeyedProvider
 from etcdfix.encryption.envelope import parse_envelope
 from etcdfix.encryption.layout import envelope_layout
 from etcdfix.encryption.providers import cipher_of, local_provider
@@ -16,7 +16,7 @@ from etcdfix.examine.verdicts.damage import MEANING_OF_NOISE
 from etcdfix.examine.verdicts.whole_inside import is_sealed
 from etcdfix.model.model import Attempt
 from etcdfix.model.providers import ENCRYPTING, PROVIDERS, ProviderFacts, ProviderType, facts_of
-from tests.support.objects import configuration, provider
+from tests.support.objects import configuration, configuration_of_rules, provider
 
 ETCD_KEY = b"/registry/secrets/shop/web"
 LOCAL = [facts for facts in PROVIDERS if facts.key_sizes]
@@ -26,10 +26,18 @@ def named(facts: ProviderFacts) -> str:
     return f"{facts.provider}-{facts.version}"
 
 
-def test_every_provider_has_a_row_and_a_member_of_the_file() -> None:
+def test_every_provider_has_a_row() -> None:
     assert {facts.provider for facts in PROVIDERS} == set(ProviderType)
-    members = {field.name for field in msgspec.structs.fields(config_file.Provider)}
-    assert members == {str(member) for member in ProviderType}
+
+
+@pytest.mark.parametrize("facts", LOCAL, ids=named)
+def test_every_local_provider_is_read_from_a_file(facts: ProviderFacts) -> None:
+    key = bytes(range(facts.key_sizes[-1]))
+    file = configuration_of_rules((("secrets",), (provider(str(facts.provider), k=key),)))
+    (rule,) = parse_configuration(file, path="f").rules
+    (found,) = rule.providers
+    assert isinstance(found, KeyedProvider)
+    assert (found.type, found.keys[0].material.expose()) == (facts.provider, key)
 
 
 @pytest.mark.parametrize("facts", ENCRYPTING, ids=named)

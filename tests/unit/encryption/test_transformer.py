@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from etcdfix.encryption import transformer
-from etcdfix.encryption.config import KMSProvider, parse_configuration
+from etcdfix.encryption.config import parse_configuration
+from etcdfix.encryption.config_model import KMSProvider
 from etcdfix.encryption.errors import KMSRefused, KMSUnreachable, TransformError
 from etcdfix.encryption.keyring import fingerprint
 from etcdfix.encryption.kms.envelopes import KMSPlugin

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from etcdfix.commands.explain import ExplainRequest, explain_key
-from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.examine.all import examine_all
 from etcdfix.examine.one import Examiner, Reading
 from etcdfix.examine.verdicts.causes import Cause

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.encryption.errors import TransformError
 from etcdfix.encryption.transformer import ResourceTransformers, Transformers
 from etcdfix.examine.one import Examiner

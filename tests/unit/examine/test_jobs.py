@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from etcdfix.decoding.storagecodecs import Decoder
-from etcdfix.encryption.config import KMSProvider, parse_configuration
+from etcdfix.encryption.config import parse_configuration
+from etcdfix.encryption.config_model import KMSProvider
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine import all as examine_all

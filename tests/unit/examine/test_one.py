@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
+from etcdfix.encryption.config import parse_configuration
+from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine import readers
 from etcdfix.examine.one import Examiner

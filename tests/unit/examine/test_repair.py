@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine.all import Examining, examine_all
 from etcdfix.examine.one import Examiner

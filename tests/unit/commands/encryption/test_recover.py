@@ -14,8 +14,8 @@ from etcdfix.commands.encryption.recover import RecoverRequest, recover_configur
 from etcdfix.copies import bootstrap as bootstrap_module
 from etcdfix.copies.bootstrap import bootstrap_values
 from etcdfix.encryption.bootstrap import EMPTY_TOKEN, BootstrapState, forms_of
-from etcdfix.encryption.config import EncryptionConfiguration, KeyedProvider, parse_configuration
-from etcdfix.encryption.config_text import recovered_file
+from etcdfix.encryption.config import parse_configuration, recovered_file
+from etcdfix.encryption.config_model import EncryptionConfiguration, KeyedProvider
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import KeptRevision
 from etcdfix.model.storagekey import StorageLayout

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from etcdfix.commands.encryption.try_ import NamedCandidate, TryRequest, try_candidates
-from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.model.errors import ConfigurationError, EndedEarly
 from etcdfix.model.scope import ScopeRequest
 from etcdfix.model.storagekey import StorageLayout

@@ -13,7 +13,8 @@ from jsonschema import Draft202012Validator
 from etcdfix.cli.root import run
 from etcdfix.commands.encryption import usage as usage_module
 from etcdfix.commands.encryption.usage import UsageRequest, encryption_usage
-from etcdfix.encryption.config import EncryptionConfiguration, parse_configuration
+from etcdfix.encryption.config import parse_configuration
+from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import StoredValue
 from etcdfix.model.storagekey import StorageLayout

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from etcdfix.commands.encryption.what_if import WhatIfRequest, what_if
-from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.model.errors import ConfigurationError, EndedEarly
 from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.encryption import WhatIfReport

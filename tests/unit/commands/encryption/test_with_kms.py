@@ -10,7 +10,7 @@ import pytest
 from etcdfix.commands.encryption.try_ import NamedCandidate, TryRequest, try_candidates
 from etcdfix.commands.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.commands.encryption.what_if import WhatIfRequest, what_if
-from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.model.model import key_id_digest
 from etcdfix.model.storagekey import StorageLayout

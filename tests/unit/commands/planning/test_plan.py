@@ -18,7 +18,7 @@ from etcdfix.commands import plan as plan_module
 from etcdfix.commands.plan import build_plan
 from etcdfix.commands.planning import broken
 from etcdfix.commands.planning.broken import Broken
-from etcdfix.encryption.config import EncryptionConfiguration
+from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.spool import Spool
 from etcdfix.examine.verdicts.examination import Examination

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.encryption.config import KMSProvider
+from etcdfix.encryption.config_model import KMSProvider
 from etcdfix.encryption.errors import KMSRefused, KMSUnreachable
 from etcdfix.encryption.kms.answers import PluginReport
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey

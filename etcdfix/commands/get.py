@@ -1,6 +1,6 @@
 """Show stored objects: which keys are meant, each examined once, each written or said to be no object.
 
-Nothing is kept of an object once it is written; values that wait for a KMS plugin are put aside as in a scan.
+Nothing is kept of an object once it is written; those that do not plainly read come last, as in a scan.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from etcdfix.examine.all import Examining
+from etcdfix.examine.all import examine_all
 from etcdfix.examine.in_scope import why_missing
 from etcdfix.examine.one import Examiner, Reading
 from etcdfix.examine.readable_revision import ReadableRevisions
@@ -25,6 +25,7 @@ from etcdfix.report.advice.ways import first_way
 from etcdfix.report.objects import WRONG, Documents, Form, ObjectList, Shown, Viewer, message_of
 from etcdfix.report.tally import Stakes
 from etcdfix.sources.base import Source, has_keys
+from etcdfix.sources.pages import paged
 from etcdfix.text.commands import scan
 from etcdfix.text.words import counted
 
@@ -149,17 +150,14 @@ def run_get(
             notes.of(shown, revisions, written=written)
 
     values = find(source, request, examiner, found_names)
-    with Examining(examiner) as examining:
-        try:
-            for found in chain(examining.first(values), examining.drain()):
-                take(found)
-        except KeyboardInterrupt as exc:
-            result.ended = EndedEarly.of(exc)
-            examining.abort()
-        except SourceError as exc:
-            if not result.seen and not examining.waiting:
-                raise
-            result.problems.append(f"the source was lost midway: {exc.message}")
+    try:
+        examine_all(examiner, paged(values), take, whole=True)
+    except KeyboardInterrupt as exc:
+        result.ended = EndedEarly.of(exc)
+    except SourceError as exc:
+        if not result.seen:
+            raise
+        result.problems.append(f"the source was lost midway: {exc.message}")
     cut = result.ended is not None or bool(result.problems)
     result.problems[:0] = source.problems
     if cut:

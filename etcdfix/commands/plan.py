@@ -14,7 +14,7 @@ from etcdfix.commands.planning.entries import EntryWriter, Saved, advice_on
 from etcdfix.commands.planning.steps import in_order, steps_for
 from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.copies.rescued import read_index
-from etcdfix.examine.all import Progress, View, examine_all, no_progress
+from etcdfix.examine.all import Progress, examine_all, no_progress
 from etcdfix.examine.jobs import Extracted, Helpers, Jobs
 from etcdfix.examine.maybe_newer import SimilarValues
 from etcdfix.examine.one import Examiner, Reading
@@ -87,7 +87,7 @@ def build_plan(
     entries: Sequence[PlanEntry] = ()
     with closing(Gathered(report.findings, similar, saved.has)) as gathered:
 
-        def take(found: Examination, _view: View) -> None:
+        def take(found: Examination) -> None:
             nonlocal seen
             seen = True
             builder.absorb(found, extracted.of(found))

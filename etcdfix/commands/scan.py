@@ -116,7 +116,8 @@ def run_scan(
         helpers=Helpers(examiner, request, source, jobs) if jobs != 1 else None,
         targets=searched_for(ranges),
         progress=partial(progress, failed=lambda: pipeline.failed),
-        beyond=beside(source, examiner.layout, ranges),
+        witnesses=beside(source, examiner.layout, ranges),
+        on_cut_short=pipeline.cut_short,
     )
     header = _header(source, request, began, cluster)
 

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from etcdfix.examine.all import Beyond
+from etcdfix.examine.all import WitnessPages
 from etcdfix.examine.one import Examiner, Reading
 from etcdfix.examine.readers import Plugins
 from etcdfix.model.errors import ConfigurationError, ObjectNotFound, SourceError
@@ -123,7 +123,7 @@ def searched_for(ranges: Sequence[KeyRange]) -> frozenset[bytes]:
     return frozenset(exact) if len(exact) <= _MOST_SEARCHED_FOR else frozenset()
 
 
-def beside(source: Source, layout: StorageLayout, ranges: Sequence[KeyRange]) -> Beyond | None:
+def beside(source: Source, layout: StorageLayout, ranges: Sequence[KeyRange]) -> WitnessPages | None:
     """Return what is not in scope, of the resources that are in part: what it opens decides about what is in scope.
 
     What cannot be read of it is left out.
@@ -145,7 +145,7 @@ def beside(source: Source, layout: StorageLayout, ranges: Sequence[KeyRange]) ->
                     if stored.key not in scope:
                         yield stored
 
-    return Beyond(paged(values()), lambda key: key not in scope)
+    return WitnessPages(paged(values()), lambda key: key not in scope)
 
 
 def why_missing(source: Source, layout: StorageLayout, key: bytes | None) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from etcdfix.examine.all import Progress, View, examine_all, no_progress
+from etcdfix.examine.all import Progress, examine_all, no_progress
 from etcdfix.examine.jobs import Extracted, Helpers, Jobs
 from etcdfix.examine.one import Examiner, Reading
 from etcdfix.examine.verdicts.examination import Examination
@@ -114,7 +114,7 @@ def index_cluster(
         examiner, GRAPH_EXTRACTION, builder.extraction_setup()
     )
 
-    def take(found: Examination, _view: View) -> None:
+    def take(found: Examination) -> None:
         builder.absorb(found, extracted.of(found))
         keys.add(found)
         weight = keep(found)

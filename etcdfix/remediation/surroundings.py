@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
 
-from etcdfix.examine.all import Progress, View, examine_all
+from etcdfix.examine.all import Progress, examine_all
 from etcdfix.examine.maybe_newer import SimilarCounts, SimilarValues, similarity_of
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.verdicts.causes import Cause
@@ -124,7 +124,7 @@ def look_at_all(
     opens = False
     again: Examination | None = None
 
-    def take(found: Examination, _view: View) -> None:
+    def take(found: Examination) -> None:
         nonlocal keys, opens, again
         keys += 1
         see(found)

@@ -123,7 +123,7 @@ def everything(
 ) -> list[Examination]:
     found: list[Examination] = []
     examiner = examiner_of(configuration, source)
-    examine_all(examiner, source.pages(b""), lambda one, _view: found.append(one), targets=(target,))
+    examine_all(examiner, source.pages(b""), found.append, targets=(target,))
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from etcdfix.commands.copying.kept_values import KeptValues
 from etcdfix.copies.model import Wanted
-from etcdfix.examine.all import Ending, Progress, View, examine_all
+from etcdfix.examine.all import Ending, Progress, examine_all
 from etcdfix.examine.in_scope import beside, searched_for, values_in
 from etcdfix.examine.jobs import Helpers, Jobs
 from etcdfix.examine.one import Examiner, Reading
@@ -94,7 +94,7 @@ class WantedObjects:
             helpers=Helpers(self._examiner, self._request, self._source, jobs) if jobs != 1 else None,
             targets=searched_for(self._ranges),
             progress=progress,
-            beyond=beside(self._source, self._request.layout, self._ranges),
+            witnesses=beside(self._source, self._request.layout, self._ranges),
         )
         for stored in [*self._unsaid.values()]:
             self._take(self._examiner.examine(stored))
@@ -125,7 +125,7 @@ class WantedObjects:
     def _take_plain(self, _counts: Sequence[PlainCount]) -> None:
         self._seen = True
 
-    def _take(self, found: Examination, _view: View | None = None) -> None:
+    def _take(self, found: Examination) -> None:
         key, verdict = found.stored.key, found.verdict
         named = self._unsaid.pop(key, None) is not None or key in self._named
         if verdict.outcome is Outcome.NOT_AN_OBJECT and not named:

@@ -44,7 +44,7 @@ def count_keys(
     ending = examine_all(
         examiner,
         source.pages(b""),
-        lambda found, _view: tally.add(found),
+        tally.add,
         plain=tally.add_plain,
         helpers=helpers,
         progress=progress,

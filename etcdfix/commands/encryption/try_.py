@@ -14,7 +14,7 @@ import msgspec
 
 from etcdfix.commands.encryption.whole import ByKey, keep_example, why_not_whole
 from etcdfix.encryption.config_model import EncryptionConfiguration
-from etcdfix.examine.all import Progress, View, examine_all, no_progress
+from etcdfix.examine.all import Progress, examine_all, no_progress
 from etcdfix.examine.in_scope import pages_in, resolved
 from etcdfix.examine.jobs import Helpers, Jobs
 from etcdfix.examine.one import Examiner, Reading
@@ -145,7 +145,7 @@ class _Trying:
         self.candidates = [CandidateResult(name=one.name) for one in request.candidates]
         self.objects = self.undetermined_today = self.tried = self.opened = self.untold = 0
 
-    def take(self, found: Examination, _view: View) -> None:
+    def take(self, found: Examination) -> None:
         outcome, stored = found.verdict.outcome, found.stored
         if outcome is Outcome.NOT_AN_OBJECT:
             return

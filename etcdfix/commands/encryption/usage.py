@@ -21,7 +21,7 @@ from etcdfix.commands.encryption.whole import (
 from etcdfix.encryption.config_model import parse_group_resource
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.examine.all import Progress, View, examine_all, no_progress
+from etcdfix.examine.all import Progress, examine_all, no_progress
 from etcdfix.examine.jobs import Helpers, Jobs
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.verdicts.causes import Cause
@@ -117,7 +117,7 @@ class _KeyUses:
     def of(self, name: KeyName) -> KeyUsage:
         return self.by_key.of(name, lambda name: KeyUsage(**key_fields(name)))
 
-    def take(self, found: Examination, _view: View) -> None:
+    def take(self, found: Examination) -> None:
         outcome, stale = found.verdict.outcome, found.stale
         if outcome is not Outcome.NOT_AN_OBJECT:
             untold = outcome is Outcome.UNDETERMINED

@@ -18,7 +18,7 @@ from etcdfix.commands.encryption.whole import (
 )
 from etcdfix.encryption.config_model import EncryptionConfiguration, parse_group_resource
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.examine.all import Progress, View, examine_each, no_progress
+from etcdfix.examine.all import Progress, examine_each, no_progress
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
 from etcdfix.examine.verdicts.deletability import FAILED, LOST_KEY
@@ -189,7 +189,7 @@ class _Comparing:
         self.resources: dict[GroupResource, None] = {}
         self._waiting: dict[bytes, tuple[int, _Seen]] = {}
 
-    def take(self, number: int, found: Examination, _view: View) -> None:
+    def take(self, number: int, found: Examination) -> None:
         if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
             self.enveloped_elsewhere += number == _TODAY and may_be_enveloped(found.stored.value)
             return

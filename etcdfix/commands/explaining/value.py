@@ -8,7 +8,7 @@ from typing import Any, Final
 from etcdfix.decoding.layout import plaintext_layout
 from etcdfix.encryption.layout import envelope_layout
 from etcdfix.encryption.transformer import ConfiguredKey
-from etcdfix.examine.all import Examining, Progress, examine_all
+from etcdfix.examine.all import Progress, examine_all
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.deletability import FAILED, Deletability, deletability_of
@@ -128,7 +128,7 @@ class Beside:
         self.seen: Observation | None = None
         self.others_lost = False
 
-    def add(self, found: Examination, _view: object = None) -> None:
+    def add(self, found: Examination) -> None:
         """Take one value."""
         if found.directory.path != self._first.directory.path:
             return
@@ -152,9 +152,7 @@ class Beside:
     def look_at_itself(self) -> None:
         """Examine the value in question where it is not among those that were read any more."""
         stored = self._first.stored
-        with Examining(self._examiner, targets=(stored.key,)) as run:
-            for found in (*run.first([stored]), *run.drain()):
-                self.add(found)
+        examine_all(self._examiner, [ValuesPage([stored])], self.add, targets=(stored.key,), whole=True)
 
     def against_a_change(self) -> str:
         """Say why the values beside the value speak against deleting it; "" where they do not."""

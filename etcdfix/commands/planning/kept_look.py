@@ -22,7 +22,7 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.examine.all import Progress, View, examine_all, look_last
+from etcdfix.examine.all import Progress, examine_all, look_last
 from etcdfix.examine.maybe_newer import SimilarValues, similarity_of
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.verdicts.deletability import FAILED
@@ -144,12 +144,8 @@ class KeptLook:
         self._unread: dict[bytes, Examination] = {}
         self._keys = 0
 
-        def take(found: Examination, _view: View) -> None:
-            self._add(found)
-
-        examine_all(
-            examiner, source.pages(self._examiner.layout.path()), take, progress=self._progress, whole=True
-        )
+        pages = source.pages(self._examiner.layout.path())
+        examine_all(examiner, pages, self._add, progress=self._progress, whole=True)
         if self._cluster.no_encryption:
             for stored in source.current(b""):
                 if looks_enveloped(stored.value):

@@ -14,7 +14,6 @@ import msgspec
 
 from etcdfix.commands.scanning.closer import EARLIER_CHECK, ENDED, CloserLook, with_evidence
 from etcdfix.copies.model import THE_VALUE, Home
-from etcdfix.examine.all import View
 from etcdfix.examine.claims import KEY_NAME_CHECK, PREDECESSOR_CHECK
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.readable_revision import Sought
@@ -86,13 +85,18 @@ class FindingPipeline:
         self.elsewhere: Counter[str] = Counter()
         self.new = dict.fromkeys(FAILING, 0)
         self.failed = 0
+        self._cut_short = False
 
     def take_plain(self, counts: Sequence[PlainCount]) -> None:
         """Count values that are plain."""
         self._tally.add_plain(counts)
         self._keys.add_plain(counts)
 
-    def take(self, found: Examination, view: View) -> None:
+    def cut_short(self) -> None:
+        """Ask the source nothing more: the scan was ended early, or the source is lost."""
+        self._cut_short = True
+
+    def take(self, found: Examination) -> None:
         """Count one examination; where there is something to say, look closer, and put it aside."""
         self._keys.add(found)
         outcome = found.verdict.outcome
@@ -104,9 +108,9 @@ class FindingPipeline:
                 self._note_stranger(found.stored.key)
             return
         self.failed += outcome in FAILED
-        found = found if view.ended else self._closer.put_right(found)
+        found = found if self._cut_short else self._closer.put_right(found)
         try:
-            sought = ENDED if view.ended else self._closer.earlier(found)
+            sought = ENDED if self._cut_short else self._closer.earlier(found)
         except KeyboardInterrupt:
             self._put_aside(found, ENDED)  # it was examined
             raise

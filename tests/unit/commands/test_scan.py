@@ -502,7 +502,7 @@ def test_damage_under_a_key_that_is_right_is_searched_for(others: tuple[tuple[st
 
 
 def test_the_search_for_damage_has_a_bound_for_each_key(monkeypatch: Patch) -> None:
-    monkeypatch.setattr("etcdfix.examine.all.MOST_SEARCHED", 2)
+    monkeypatch.setattr("etcdfix.examine.two_passes.MOST_SEARCHED", 2)
     entries = [(str(number), 50 + number, flipped(str(number))) for number in range(4)]
     reporter, _result = scan(Records(*entries, ("z", 1, gcm("z"))), config=GCM)
     assert list(causes(reporter).values()) == ["ciphertext-damaged"] * 2 + ["associated-data-unknown"] * 2

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.examine.all import _Doubtful
 from etcdfix.examine.one import Examiner
+from etcdfix.examine.two_passes import _Aside
 from etcdfix.examine.verdicts import kinds
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.model.model import Repair, RepairKind, RepairProof
@@ -112,7 +112,7 @@ def test_what_is_put_aside_comes_back_as_it_was() -> None:
         found.append(one)
     repair = Repair(RepairKind.PREFIX, "one bit", RepairProof.TAG)
     found.append(msgspec.structs.replace(found[0], repair=repair))
-    kept = _Doubtful()
+    kept = _Aside()
     for one in found:
         kept.append(one)
     for one in found:
@@ -126,7 +126,7 @@ def test_what_is_put_aside_comes_back_as_it_was() -> None:
 def test_kinds_that_are_too_many_are_put_aside_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kinds, "MOST_KINDS", 1)
     looks = examiner()
-    kept = _Doubtful()
+    kept = _Aside()
     found: list[Examination] = []
     for name in ("one", "two", "one"):
         record = stored(f"/registry/secrets/ns/{name}", f"k8s:enc:aesgcm:v1:{name}:".encode() + b"\xff" * 99)

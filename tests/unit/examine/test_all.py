@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
@@ -15,9 +15,10 @@ from etcdfix.encryption.errors import KMSRefused, KMSUnreachable
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine import all as examine_all
-from etcdfix.examine import spool
-from etcdfix.examine.all import Examining
+from etcdfix.examine import two_passes
 from etcdfix.examine.one import Examiner
+from etcdfix.examine.spool import Spool
+from etcdfix.examine.two_passes import TwoPasses
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.examination import Examination, PlainCount
 from etcdfix.examine.verdicts.judge import Verdict
@@ -103,12 +104,16 @@ def plain(name: str) -> StoredValue:
     return stored(f"/registry/secrets/shop/{name}", secret(name))
 
 
-def examining(plugin: SlowPlugin) -> Examining:
+def examining(plugin: SlowPlugin) -> TwoPasses:
     def plugin_for(_: KMSProvider) -> SlowPlugin:
         return plugin
 
     transformers = Transformers.from_configuration(parse_configuration(CONFIG, path="test"), plugin_for)
-    return Examining(Examiner(StorageLayout(), transformers, shared_decoder(None), plugins=plugin))
+    return TwoPasses(Examiner(StorageLayout(), transformers, shared_decoder(None), plugins=plugin))
+
+
+def first(run: TwoPasses, values: Iterable[StoredValue]) -> Iterator[Examination]:
+    return run.first(run._examiner.examine_each(values))
 
 
 def verdicts(found: Iterator[Examination]) -> list[tuple[str, Cause | None]]:
@@ -118,20 +123,20 @@ def verdicts(found: Iterator[Examination]) -> list[tuple[str, Cause | None]]:
 def test_what_needs_no_plugin_goes_on_at_once() -> None:
     plugin = SlowPlugin(seed_for_all)
     with examining(plugin) as run:
-        first = verdicts(run.first([value("a", b"1"), plain("b"), value("c", b"2"), plain("d")]))
-        assert first == [("b", None), ("d", None)]
-        assert (run.waiting, plugin.waited) == (2, [])
-        assert verdicts(run.drain()) == [("a", None), ("c", None)]
-        assert (run.waiting, plugin.waited) == (0, [b"1", b"2"])
+        read = verdicts(first(run, [value("a", b"1"), plain("b"), value("c", b"2"), plain("d")]))
+        assert read == [("b", None), ("d", None)]
+        assert (run.set_aside, plugin.waited) == (2, [])
+        assert verdicts(run.second()) == [("a", None), ("c", None)]
+        assert (run.set_aside, plugin.waited) == (0, [b"1", b"2"])
 
 
 def test_an_answer_that_is_there_is_used_at_once() -> None:
     plugin = SlowPlugin(seed_for_all)
     plugin.known.add(b"1")
     with examining(plugin) as run:
-        assert verdicts(run.first([value("a", b"1"), value("b", b"2")])) == [("a", None)]
+        assert verdicts(first(run, [value("a", b"1"), value("b", b"2")])) == [("a", None)]
         plugin.known.add(b"2")  # comes in while the source is read
-        assert verdicts(run.drain()) == [("b", None)]
+        assert verdicts(run.second()) == [("b", None)]
     assert plugin.waited == []
     assert plugin.opened == {"k1": 2}  # each value once
 
@@ -146,8 +151,8 @@ def test_a_control_that_comes_later_still_counts() -> None:
     plugin.known.add(b"bad")
     values = [value("a", b"bad"), value("b", b"bad", key_id="k2", seed=b"\xff" * 32), value("c", b"good")]
     with examining(plugin) as run:
-        assert verdicts(run.first(values)) == []
-        assert verdicts(run.drain()) == [
+        assert verdicts(first(run, values)) == []
+        assert verdicts(run.second()) == [
             ("c", None), ("a", Cause.KMS_ENVELOPE_DAMAGED), ("b", Cause.KMS_UNPROVEN),
         ]  # fmt: skip
 
@@ -156,8 +161,8 @@ def test_a_value_that_fails_is_not_its_own_control() -> None:
     plugin = SlowPlugin(seed_for_all)
     values = [value("a", b"1", seed=b"\xff" * 32), value("b", b"2", seed=b"\xff" * 32)]
     with examining(plugin) as run:
-        assert verdicts(run.first(values)) == []
-        assert verdicts(run.drain()) == [("a", Cause.KMS_UNPROVEN), ("b", Cause.KMS_UNPROVEN)]
+        assert verdicts(first(run, values)) == []
+        assert verdicts(run.second()) == [("a", Cause.KMS_UNPROVEN), ("b", Cause.KMS_UNPROVEN)]
 
 
 def test_what_was_unreachable_a_moment_ago_is_asked_once_more() -> None:
@@ -172,8 +177,8 @@ def test_what_was_unreachable_a_moment_ago_is_asked_once_more() -> None:
     plugin = SlowPlugin(reply)
     plugin.known.add(b"1")
     with examining(plugin) as run:
-        assert verdicts(run.first([value("a", b"1")])) == []
-        assert verdicts(run.drain()) == [("a", None)]
+        assert verdicts(first(run, [value("a", b"1")])) == []
+        assert verdicts(run.second()) == [("a", None)]
 
 
 def test_unreachable_after_waiting_is_the_last_word() -> None:
@@ -182,8 +187,8 @@ def test_unreachable_after_waiting_is_the_last_word() -> None:
 
     plugin = SlowPlugin(reply)
     with examining(plugin) as run:
-        assert verdicts(run.first([value("a", b"1")])) == []
-        assert verdicts(run.drain()) == [("a", Cause.KMS_UNREACHABLE)]
+        assert verdicts(first(run, [value("a", b"1")])) == []
+        assert verdicts(run.second()) == [("a", Cause.KMS_UNREACHABLE)]
     assert set(plugin.waited) == {b"1"}
 
 
@@ -201,21 +206,20 @@ def test_nothing_is_lost_when_the_wait_is_interrupted() -> None:
     plugin = SlowPlugin(reply)
     found: list[tuple[str, Cause | None]] = []
     with examining(plugin) as run:
-        list(run.first([value("a", b"bad"), value("b", b"good")]))
+        list(first(run, [value("a", b"bad"), value("b", b"good")]))
         for _ in range(3):
             try:
-                found += verdicts(run.drain())
+                found += verdicts(run.second())
             except KeyboardInterrupt:
-                assert run.waiting == 2
+                assert run.set_aside == 2
     assert found == [("b", None), ("a", Cause.KMS_ENVELOPE_DAMAGED)]
 
 
-def test_without_plugins_everything_is_said_at_once() -> None:
+def test_without_plugins_nobody_is_asked() -> None:
     transformers = Transformers.from_configuration(parse_configuration(CONFIG, path="test"))
-    with Examining(Examiner(StorageLayout(), transformers, shared_decoder(None))) as run:
-        found = verdicts(run.first([value("a", b"1"), plain("b")]))
-        assert found == [("a", Cause.KMS_UNREACHABLE), ("b", None)]
-        assert list(run.drain()) == []
+    with TwoPasses(Examiner(StorageLayout(), transformers, shared_decoder(None))) as run:
+        assert verdicts(first(run, [value("a", b"1"), plain("b")])) == [("b", None)]
+        assert verdicts(run.second()) == [("a", Cause.KMS_UNREACHABLE)]
 
 
 def test_what_a_plugin_gives_a_dek_for_is_judged_last(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,12 +231,12 @@ def test_what_a_plugin_gives_a_dek_for_is_judged_last(monkeypatch: pytest.Monkey
         key, b"k8s:enc:kms:v2:prov:" + encoders.kms_v2_body(data, key_id="k1", dek_source=b"1", source_type=1)
     )
     with examining(plugin) as run:
-        assert verdicts(run.first([noise, value("b", b"1")])) == [("b", None)]
-        assert verdicts(run.drain()) == [("noise", Cause.UNKNOWN_ENCODING)]
+        assert verdicts(first(run, [noise, value("b", b"1")])) == [("b", None)]
+        assert verdicts(run.second()) == [("noise", Cause.UNKNOWN_ENCODING)]
     assert not plugin.final
 
 
-def test_a_plugin_that_was_given_up_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plugin_that_was_given_up_is_not_asked_again() -> None:
     def reply(_: WrappedKey) -> bytes:
         raise KMSUnreachable("gone")
 
@@ -240,37 +244,17 @@ def test_a_plugin_that_was_given_up_is_not_waited_for(monkeypatch: pytest.Monkey
     plugin.known.add(b"1")
     plugin.over = True
     with examining(plugin) as run:
-        assert verdicts(run.first([value("a", b"1")])) == []  # few are kept, for the sake of their order
-        assert verdicts(run.drain()) == [("a", Cause.KMS_UNREACHABLE)]
-    monkeypatch.setattr(spool, "_MEMORY_BYTES", 1)
-    with examining(plugin) as run:
-        values = [value("a", b"1"), value("b", b"1")]
-        assert verdicts(run.first(values)) == [("b", Cause.KMS_UNREACHABLE)]
-        assert verdicts(run.drain()) == [("a", Cause.KMS_UNREACHABLE)]
-
-
-def test_a_full_disk_costs_time_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    def reply(wrapped: WrappedKey) -> bytes:
-        if wrapped.ciphertext == b"bad":
-            raise KMSRefused("rejected", status="INVALID_ARGUMENT")
-        return SEED
-
-    monkeypatch.setattr("etcdfix.examine.all.Spool.append", no_room)
-    plugin = SlowPlugin(reply)
-    plugin.known.add(b"bad")
-    with examining(plugin) as run:
-        found = verdicts(run.first([value("a", b"1"), value("b", b"bad"), plain("c")]))
-        # The data key of its neighbour opens it, so it is searched for although it cannot wait.
-        assert found == [("a", None), ("b", Cause.KMS_ENVELOPE_DAMAGED), ("c", None)]
-        assert list(run.drain()) == []
+        assert verdicts(first(run, [value("a", b"1")])) == []
+        assert verdicts(run.second()) == [("a", Cause.KMS_UNREACHABLE)]
+    assert plugin.asked == [b"1"]
 
 
 def test_an_interruption_between_taking_and_dropping_counts_nothing_twice() -> None:
     plugin = SlowPlugin(seed_for_all)
     with examining(plugin) as run:
-        list(run.first([value("a", b"1"), value("b", b"2")]))
-        run._window.append((run._waiting.peek(), None))
-        assert verdicts(run.drain()) == [("a", None), ("b", None)]
+        list(first(run, [value("a", b"1"), value("b", b"2")]))
+        run._window.append((run._unanswered.peek(), None))
+        assert verdicts(run.second()) == [("a", None), ("b", None)]
 
 
 def test_what_is_worth_a_look_does_not_depend_on_what_was_looked_at_already() -> None:
@@ -287,7 +271,7 @@ def test_what_is_worth_a_look_does_not_depend_on_what_was_looked_at_already() ->
         found = []
         for page in list(worth) if ahead else worth:
             found.append(list(page.values()))
-            run.look_beyond([look], lambda _key: False)
+            run.look_at_witnesses(look(), lambda _key: False)
         return found
 
     assert looked(ahead=True) == looked(ahead=False) == [[plain], [plain]]
@@ -296,9 +280,9 @@ def test_what_is_worth_a_look_does_not_depend_on_what_was_looked_at_already() ->
 GCM = configuration(provider("aesgcm", key1=KEY_1))
 
 
-def local(*, target: bytes = b"", prefix: str = "/registry") -> Examining:
+def local(*, target: bytes = b"", prefix: str = "/registry") -> TwoPasses:
     transformers = Transformers.from_configuration(GCM)
-    return Examining(Examiner(StorageLayout(prefix), transformers, shared_decoder(None)), targets=(target,))
+    return TwoPasses(Examiner(StorageLayout(prefix), transformers, shared_decoder(None)), targets=(target,))
 
 
 def gcm(name: str, mod_revision: int = 7, *, written_for: str = "", key: bytes = KEY_1) -> StoredValue:
@@ -311,11 +295,11 @@ NOISE = b"0" * 16
 
 def test_what_does_not_open_under_a_local_key_waits_for_the_values_around_it() -> None:
     with local() as run:
-        first = verdicts(run.first([gcm("a", 50, key=NOISE), gcm("b", 10), gcm("c", 90)]))
-        assert first == [("b", None), ("c", None)]
-        assert run.waiting == 1
-        assert verdicts(run.drain()) == [("a", Cause.NONCE_DAMAGED)]
-        assert run.waiting == 0
+        read = verdicts(first(run, [gcm("a", 50, key=NOISE), gcm("b", 10), gcm("c", 90)]))
+        assert read == [("b", None), ("c", None)]
+        assert run.set_aside == 1
+        assert verdicts(run.second()) == [("a", Cause.NONCE_DAMAGED)]
+        assert run.set_aside == 0
 
 
 def test_the_plugins_word_counts_against_a_value_only_between_others() -> None:
@@ -338,8 +322,8 @@ def test_the_plugins_word_counts_against_a_value_only_between_others() -> None:
     ):
         with examining(SlowPlugin(reply)) as run:
             values = [at(mod_revision, "a", b"bad"), at(10, "b", b"1"), at(90, "c", b"2")]
-            assert list(run.first(values)) == []
-            assert verdicts(run.drain())[-1] == ("a", cause)
+            assert list(first(run, values)) == []
+            assert verdicts(run.second())[-1] == ("a", cause)
 
 
 def test_a_run_counts_nothing_of_what_was_examined_before_it() -> None:
@@ -347,9 +331,9 @@ def test_a_run_counts_nothing_of_what_was_examined_before_it() -> None:
     for found in (gcm("b", 10), gcm("c", 90)):
         assert examiner.examine(found).opened
     assert examiner.examine(gcm("a", 50, key=NOISE)).verdict.cause is Cause.NONCE_DAMAGED
-    with Examining(examiner) as run:
-        assert verdicts(run.first([gcm("a", 50, key=NOISE)])) == []
-        assert verdicts(run.drain()) == [("a", Cause.WRONG_KEY)]
+    with TwoPasses(examiner) as run:
+        assert verdicts(first(run, [gcm("a", 50, key=NOISE)])) == []
+        assert verdicts(run.second()) == [("a", Cause.WRONG_KEY)]
 
 
 def test_what_shows_its_key_is_searched_though_nothing_else_opens() -> None:
@@ -357,8 +341,8 @@ def test_what_shows_its_key_is_searched_though_nothing_else_opens() -> None:
     damaged = stored(moved.key, gcm("web").value[:-1] + bytes([gcm("web").value[-1] ^ 1]))
     for target in (b"", damaged.key):
         with local(target=target) as run:
-            assert verdicts(run.first([damaged])) == []
-            assert verdicts(run.drain()) == [("web", Cause.CIPHERTEXT_DAMAGED)]
+            assert verdicts(first(run, [damaged])) == []
+            assert verdicts(run.second()) == [("web", Cause.CIPHERTEXT_DAMAGED)]
 
 
 def test_what_the_first_look_seems_to_settle_is_searched_all_the_same() -> None:
@@ -368,54 +352,30 @@ def test_what_the_first_look_seems_to_settle_is_searched_all_the_same() -> None:
     moved = stored("/registry/new/secrets/shop/web", value)
     for target in (b"", moved.key):
         with local(prefix="/registry/new", target=target) as run:
-            assert verdicts(run.first([moved])) == []
-            assert verdicts(run.drain()) == [("web", Cause.STORAGE_PREFIX_CHANGED)]
+            assert verdicts(first(run, [moved])) == []
+            assert verdicts(run.second()) == [("web", Cause.STORAGE_PREFIX_CHANGED)]
 
 
-def test_what_was_found_at_once_for_want_of_room_is_the_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("etcdfix.examine.all.Spool.append", no_room)
-    damaged = gcm("web").value[:-1] + bytes([gcm("web").value[-1] ^ 1])
-    with local() as run:
-        assert verdicts(run.first([gcm("a"), stored(gcm("web").key, damaged)])) == [
-            ("a", None),
-            ("web", Cause.CIPHERTEXT_DAMAGED),
-        ]
-
-
-@pytest.mark.parametrize("place", [0, 3, 5])
-def test_without_room_no_verdict_rests_on_what_came_before(
-    monkeypatch: pytest.MonkeyPatch, place: int
-) -> None:
-    """The key is right, as others show: by itself, a value whose nonce is lost looks like one of another key."""
-    whole = gcm("web")
-    begin = whole.value.index(b":key1:") + len(b":key1:")
-    value = whole.value[:begin] + bytes(12) + whole.value[begin + 12 :]
-    damaged = stored(whole.key, value, mod_revision=5)
-    values = [gcm(name, revision) for name, revision in zip("abcde", (3, 4, 6, 7, 8), strict=True)]
-    values.insert(place, damaged)
+def test_a_full_disk_ends_the_pass_and_what_was_seen_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    damaged = gcm("b", key=NOISE)
     examiner = Examiner(StorageLayout(), Transformers.from_configuration(GCM), shared_decoder(None))
+    original = Spool.append
 
-    def scan() -> tuple[Verdict, examine_all.Ending]:
-        (found,), ending = scanned(examiner, values)
-        return found, ending
+    def append(spool: Spool[object], value: object) -> None:
+        if spool.count:
+            raise OSError(28, "No space left on device")
+        original(spool, value)
 
-    assert scan()[0].cause is Cause.NONCE_DAMAGED
-    assert scan()[1] == examine_all.Ending()
-    monkeypatch.setattr("etcdfix.examine.all.Spool.append", no_room)
-    verdict, ending = scan()
-    assert verdict.cause is Cause.WRONG_KEY
-    (reason,) = ending.lost
-    assert "to look at 1 value again at the end" in reason
-
-
-def no_room(_spool: object, _value: object) -> None:
-    raise OSError(28, "No space left on device")
+    monkeypatch.setattr(Spool, "append", append)
+    found, ending = scanned(examiner, [damaged, gcm("c"), gcm("d", key=NOISE), gcm("e")])
+    assert [verdict.cause for verdict in found] == [Cause.WRONG_KEY]
+    assert "no room in" in ending.problems[0]
 
 
 def scanned(examiner: Examiner, values: list[StoredValue]) -> tuple[list[Verdict], examine_all.Ending]:
     found: list[Verdict] = []
     ending = examine_all.examine_all(
-        examiner, pages.paged(values), lambda one, _: found.append(one.verdict), plain=lambda _counts: None
+        examiner, pages.paged(values), lambda one: found.append(one.verdict), plain=lambda _counts: None
     )
     return found, ending
 
@@ -431,12 +391,10 @@ def test_plain_values_come_as_counts_and_all_others_one_by_one(monkeypatch: pyte
     ]
     examiner = Examiner(StorageLayout(), Transformers.from_configuration(GCM), shared_decoder(None))
     each: list[Examination] = []
-    examine_all.examine_all(examiner, pages.paged(values), lambda found, _: each.append(found))
+    examine_all.examine_all(examiner, pages.paged(values), each.append)
     others: list[Examination] = []
     plain: list[PlainCount] = []
-    examine_all.examine_all(
-        examiner, pages.paged(values), lambda found, _: others.append(found), plain=plain.extend
-    )
+    examine_all.examine_all(examiner, pages.paged(values), others.append, plain=plain.extend)
     assert others == [found for found in each if not found.verdict.is_plain]
     assert [(one.count, one.first, one.last) for one in plain] == [(2, 3, 9), (1, 4, 4)]
     assert {one.transformer for one in plain} == {"aesgcm/v1/key1"}
@@ -445,7 +403,7 @@ def test_plain_values_come_as_counts_and_all_others_one_by_one(monkeypatch: pyte
 
 @pytest.mark.parametrize("where", ["take", "source"])
 def test_what_was_counted_before_an_interruption_is_handed_on(where: str) -> None:
-    def take(_found: Examination, _view: examine_all.View) -> None:
+    def take(_found: Examination) -> None:
         if where == "take":
             raise KeyboardInterrupt
 
@@ -459,7 +417,7 @@ def test_what_was_counted_before_an_interruption_is_handed_on(where: str) -> Non
     plain: list[PlainCount] = []
     ending = examine_all.examine_all(examiner, pages.paged(values()), take, plain=plain.extend)
     assert ending.ended is not None
-    assert sum(one.count for one in plain) == (1 if where == "take" else 2)
+    assert sum(one.count for one in plain) == 2
 
 
 def test_of_a_few_values_each_is_searched_and_of_many_none() -> None:
@@ -472,23 +430,15 @@ def test_of_a_few_values_each_is_searched_and_of_many_none() -> None:
         values.append(stored(gcm(name).key, bytes(value)))
     for count, cause in ((3, Cause.NONCE_DAMAGED), (4, Cause.WRONG_KEY)):
         with local() as run:
-            assert verdicts(run.first(values[:count])) == []
-            assert {found for _, found in verdicts(run.drain())} == {cause}
+            assert verdicts(first(run, values[:count])) == []
+            assert {found for _, found in verdicts(run.second())} == {cause}
 
 
 def test_the_window_is_bounded_by_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examine_all, "_WINDOW_BYTES", 1)
+    monkeypatch.setattr(two_passes, "_WINDOW_BYTES", 1)
     plugin = SlowPlugin(seed_for_all)
     with examining(plugin) as run:
-        list(run.first(value(f"n{n}", b"%d" % n) for n in range(3)))
+        list(first(run, [value(f"n{n}", b"%d" % n) for n in range(3)]))
         plugin.asked.clear()
-        next(run.drain())
+        next(run.second())
         assert plugin.asked == [b"0", b"0"]
-
-
-def test_without_room_a_lost_key_is_told_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("etcdfix.examine.all.Spool.append", no_room)
-    examiner = Examiner(StorageLayout(), Transformers.from_configuration(GCM), shared_decoder(None))
-    found, ending = scanned(examiner, [gcm(name, key=NOISE) for name in "abcde"])
-    assert {verdict.cause for verdict in found} == {Cause.WRONG_KEY}
-    assert ending == examine_all.Ending()

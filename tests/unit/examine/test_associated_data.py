@@ -71,7 +71,7 @@ def look(
     examiner = Examiner.of_cluster(holds, Reading(layout=StorageLayout(), configuration=config))
     found: dict[str, Examination] = {}
 
-    def take(one: Examination, _view: object) -> None:
+    def take(one: Examination) -> None:
         if not one.opened:
             found[one.name] = one
 

@@ -75,7 +75,7 @@ def looked_at(case: CauseCase, jobs: int) -> Seen:
     examine_all.examine_all(
         examiner,
         source.pages(b""),
-        lambda found, _view: others.append(found),
+        others.append,
         plain=plain.extend,
         helpers=Helpers(examiner, reading, source, jobs) if jobs > 1 else None,
     )

@@ -8,7 +8,7 @@ import pytest
 
 from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.encryption.transformer import Transformers
-from etcdfix.examine.all import Examining, examine_all
+from etcdfix.examine.all import examine_all
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.repair import RepairSearch, unasked
 from etcdfix.examine.verdicts.causes import Cause
@@ -163,19 +163,6 @@ def test_a_value_that_names_a_configured_key_has_a_whole_prefix() -> None:
     found, result = search(aesgcm(secret(), KEY, KEY_1, "key1"), config)
     assert found.verdict.cause is Cause.KEY_RENAMED
     assert (found.repair, result.repair) == (None, None)
-
-
-def test_a_few_of_many_that_are_certain_wait_for_a_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is past the limit is told at once, and takes up no room until the end."""
-    monkeypatch.setattr("etcdfix.examine.all.MOST_SEARCHED", 2)
-    made = examiner(GCM)
-    value = flipped(aesgcm(secret(), KEY), 45 * 8, 45 * 8 + 9, 47 * 8)
-    kept = [stored(f"/registry/secrets/shop/w{n}", value) for n in range(5)]
-    with Examining(made) as run:
-        first = list(run.first(kept))
-        assert (len(first), run.waiting) == (3, 2)
-        assert all(found.verdict.settled for found in first)
-        assert len(list(run.drain())) == 2
 
 
 def test_four_bits_of_a_prefix_are_not() -> None:
@@ -362,7 +349,7 @@ def test_nothing_of_the_plaintext_or_a_key_is_said(written: dict[str, Written]) 
 
 def found_by_a_pass(examiner: Examiner, record: StoredValue) -> Repair | None:
     seen: list[Examination] = []
-    examine_all(examiner, paged([record]), lambda found, _: seen.append(found))
+    examine_all(examiner, paged([record]), seen.append)
     return seen[0].repair
 
 

@@ -22,7 +22,7 @@ from etcdfix.examine.verdicts.severity import Rank, stake_of
 from etcdfix.graph.cluster import ClusterIndex, Keep
 from etcdfix.graph.collector import collect
 from etcdfix.graph.grades import reasons_for
-from etcdfix.graph.model import Blocker, Risk, Stays
+from etcdfix.graph.model import Blocker, DeletionStage, Risk, Stays
 from etcdfix.graph.namespaces import (
     NamespaceState,
     contents_of,
@@ -107,7 +107,7 @@ def namespace_report(cluster: ClusterIndex, name: str) -> NamespaceReport | None
     return NamespaceReport(
         **origin,
         state=_state(state),
-        namespace=msgspec.structs.replace(state, stages=stages, elsewhere=plan.told(state.elsewhere)),
+        namespace=msgspec.structs.replace(state, stages=stages),
         plan=plan.steps(),
         at_stake=stakes.at_stake,
         do_not_restart=stakes.do_not_restart,
@@ -118,12 +118,9 @@ def namespace_report(cluster: ClusterIndex, name: str) -> NamespaceReport | None
 
 def has_findings(report: NamespaceReport) -> bool:
     """Say whether anything blocks the namespace, or is left behind, or may be."""
-    perhaps = report.namespace.unknown_apis or any(
-        c.stays == Stays.CRD_UNREADABLE for c in report.namespace.contents
-    )
-    return report.state not in _WELL or (
-        report.namespace.terminating and bool(report.namespace.left_behind or perhaps)
-    )
+    state = report.namespace
+    left = state.unknown_apis or state.count(Stays.CRD_UNREADABLE) or state.count(Stays.NOT_SERVED)
+    return report.state not in _WELL or (state.terminating and bool(left))
 
 
 def terminating_names(cluster: ClusterIndex) -> list[str]:
@@ -140,7 +137,7 @@ def _state(state: NamespaceState) -> str:
         return "stuck" if state.held or state.problems else "terminating"
     # Finalizers of what nobody deletes are in order.
     inside = any(blocker.reason != "finalizers" for blocker in state.blockers)
-    held = inside or state.elsewhere or state.unavailable_apis
+    held = inside or state.unavailable_apis
     return "active-with-blockers" if held else "active"
 
 
@@ -164,8 +161,7 @@ class NamespacePlan:
     def examined(self) -> list[Examination]:
         """Return what holds the namespace and was kept: the worst first."""
         state = self._state
-        held = (b.object.raw_key for b in (*state.elsewhere, *state.blockers))
-        keys = dict.fromkeys([state.object.raw_key, *held])
+        keys = dict.fromkeys([state.object.raw_key, *(blocker.object.raw_key for blocker in state.blockers)])
         found = [one for key in keys if (one := self._cluster.kept.get(key)) is not None]
         return sorted(found, key=lambda one: stake.rank if (stake := stake_of(one)) is not None else _LEAST)
 
@@ -175,14 +171,13 @@ class NamespacePlan:
         steps = [
             *definition_steps(state, self._cluster.request.layout),
             *self._own_object(),
-            *self._unreadable(state.elsewhere, state.elsewhere_count, elsewhere=True),
+            *self._unreadable(state.stage("elsewhere"), elsewhere=True),
             *api_steps(state),
             *webhook_steps(state),
+            *self._unreadable(state.stage("unreadable"), elsewhere=False),
+            *pod_steps(state),
+            *finalizer_steps(state),
         ]
-        for stage in state.stages:
-            if stage.name == "unreadable":
-                steps += self._unreadable(stage.blockers, stage.blocker_count, elsewhere=False)
-        steps += [*pod_steps(state), *finalizer_steps(state)]
         if not steps and _state(state) != "stuck":
             return []
         if state.terminating and not state.frozen:
@@ -225,12 +220,10 @@ class NamespacePlan:
                 "Without the dry run, everything in it goes, with the data of volumes whose reclaim policy is Delete.",
             )
 
-    def _unreadable(
-        self, blockers: Sequence[Blocker], total: int, *, elsewhere: bool
-    ) -> Iterator[NamespaceStep]:
+    def _unreadable(self, stage: DeletionStage, *, elsewhere: bool) -> Iterator[NamespaceStep]:
         """Yield a step for each object that fails its type: pods first, since they hold up, or lose, the order."""
         kept = self._cluster.kept
-        known = [(b, found) for b in blockers if (found := kept.get(b.object.raw_key)) is not None]
+        known = [(b, found) for b in stage.blockers if (found := kept.get(b.object.raw_key)) is not None]
         lost = [(b, found) for b, found in known if b.reason != "undetermined"]
         cures = [(b, found) for b, found in lost if not self._removable(found)]
         yield from self._cures(cures)
@@ -246,7 +239,7 @@ class NamespacePlan:
             if blocker.object.resource == "namespaces":
                 harm += "What is in it stays: re-create it right after that deletion. "
             yield from self._removal(found, str(blocker.object), harm + ("" if number else self._first()))
-        rest = total - len(cures) - len(unjudged) - min(len(removable), MOST_STEPS)
+        rest = stage.blocker_count - len(cures) - len(unjudged) - min(len(removable), MOST_STEPS)
         if rest > 0:
             note = "If everything under one key fails, the key is lost, not the objects: find it first."
             action = f"Then {counted(rest, 'more object')} that cannot be read"

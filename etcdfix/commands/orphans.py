@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from etcdfix.graph.cluster import ClusterIndex
-from etcdfix.graph.index import ImpactIndex
+from etcdfix.graph.index import UNDETERMINED, ImpactIndex
 from etcdfix.graph.orphans import find_orphans
-from etcdfix.graph.tables import UNDETERMINED
 from etcdfix.model.storagekey import StorageCodec
 from etcdfix.report.origin import report_origin, same_fields
 from etcdfix.report.orphans import OrphansReport

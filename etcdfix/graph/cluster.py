@@ -15,8 +15,7 @@ from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.examine.verdicts.key_loss import THE_KEY, KeyCounter
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.contents import GRAPH_EXTRACTION, ObjectExtract
-from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.tables import UNDETERMINED
+from etcdfix.graph.index import UNDETERMINED, ImpactIndex
 from etcdfix.model.errors import EndedEarly
 from etcdfix.model.interruptions import whole_calls
 from etcdfix.model.providers import IDENTITY

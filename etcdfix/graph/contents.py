@@ -17,7 +17,7 @@ from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.graph.classes import snapshot_templates, storage_templates
 from etcdfix.graph.fields import Plain, Pod, ProtobufExtractor, Replica, at, items, mapping, parse_json, text
 from etcdfix.graph.heuristic_references import heuristic_references
-from etcdfix.graph.index import NamespaceDetails
+from etcdfix.graph.index import FINISHED, READY, NamespaceDetails
 from etcdfix.graph.kinds import Kinds
 from etcdfix.graph.model import Condition, OwnerReference
 from etcdfix.graph.recreation import Claim, read_claims
@@ -34,9 +34,8 @@ from etcdfix.graph.references import (
     pod_references,
     replica_mask,
 )
-from etcdfix.graph.tables import FINISHED, READY
 from etcdfix.graph.uses import GROUP_SNAPSHOT_GROUP, SNAPSHOT_GROUP, Reference, Use
-from etcdfix.graph.webhooks import Webhook, labels_of, ready_service, service_of, webhooks_of
+from etcdfix.graph.webhooks import Webhook, ready_service, service_of, webhooks_of
 from etcdfix.model.errors import DecodeError
 from etcdfix.model.model import DecodedObject, GroupVersionKind, Outcome
 from etcdfix.model.storagekey import ResourcePrefix, StorageCodec
@@ -204,7 +203,6 @@ def _extract_core(extracted: ObjectExtract, found: Examination, plain: Plain) ->
             text(at(plain, "status.phase")),
             tuple(f for f in items(at(plain, "spec.finalizers")) if type(f) is str),
             _conditions(plain),
-            labels_of(at(plain, "metadata.labels")),
         )
     elif kind == "Service" and at(plain, "spec.type") == "ExternalName":
         extracted.service = f"{found.namespace}/{found.name}"  # whoever answers is outside of the cluster
@@ -288,7 +286,7 @@ class ContentReader:
             for plain, name in self._objects_in(source, plural):
                 kind = mapping(at(plain, "spec.paramKind"))
                 api_version, word = str(kind.get("apiVersion", "")), str(kind.get("kind", ""))
-                directory = self.kinds.of_owner(api_version, word)
+                directory, _ = self.kinds.of_owner(api_version, word)
                 if directory is not None:
                     self.known.policy_parameters[f"{plural}/{name}"] = directory.path
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from etcdfix.graph.index import ImpactIndex
+from etcdfix.graph.index import FOREGROUND, OPAQUE, ORPHANS, TERMINATING, ImpactIndex
 from etcdfix.graph.kinds import crd_path
 from etcdfix.graph.model import Action, Collection, DeletionForecast, DeletionResult, Propagation
-from etcdfix.graph.tables import FOREGROUND, OPAQUE, ORPHANS, TERMINATING
 from etcdfix.model.storagekey import CRD_PATH
 from etcdfix.text.words import counted
 

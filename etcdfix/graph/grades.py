@@ -221,10 +221,9 @@ def _collection_reasons(collection: Collection) -> Iterator[RiskReason]:
         what = ", ".join(f"{count} {resource}" for resource, count in collection.deleted_by_resource.items())
         breaking = bool(_BASIC & collection.deleted_by_resource.keys()) or deleted >= _MANY
         text = f"the garbage collector deletes {counted(deleted, 'dependent')}: {what}"
-        if collection.when_served:
-            text += f"; {collection.when_served} of them as soon as an API serves their kind or their owner's"
         yield RiskReason(Risk.CLUSTER_BREAKING if breaking else Risk.HIGH, "cascade", text)
-    if later := collection.later:
+    later = sum(bool(decision.later) for decision in collection.tree)
+    if later:
         text = (
             f"the garbage collector deletes {counted(later, 'dependent')} later, once an owner is really gone"
         )
@@ -352,7 +351,7 @@ def inferred_finalizers(index: ImpactIndex, node: int) -> tuple[LostFinalizer, .
     A claim that something refers to is in use, so its protection is more than likely.
     """
     ref = index.ref(node)
-    confidence = Confidence.LIKELY if index.users(node) else Confidence.POSSIBLE
+    confidence = Confidence.LIKELY if any(index.users(node)) else Confidence.POSSIBLE
     place = (ref.group, ref.resource)
     usual = [name for name, finalizer in _FINALIZERS.items() if finalizer.usual == place]
     if place == ("", "pods") and _may_be_of_a_job(index, ref):

@@ -1,47 +1,46 @@
 """Who refers to whom, in both directions, as :mod:`etcdfix.graph.builder` gathered it in one pass over etcd.
 
-What an object holds is forgotten as soon as its references are taken: ids and edges stay.
+What an object holds is forgotten as soon as its references are taken: ids and edges stay, in plain arrays. An object,
+or the mere mention of one, costs its key and a few numbers.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from etcdfix.graph.edges import UNKNOWN, Edges
 from etcdfix.graph.kinds import Kinds, Served
-from etcdfix.graph.model import Condition, ObjectRef
-from etcdfix.graph.tables import (
-    BLOCKS,
-    CONTROLLER,
-    GUESSED,
-    NOT_SERVED,
-    PERHAPS_SERVED,
-    SEEN,
-    SERVES_EMPTY,
-    UNDETERMINED,
-    UNREADABLE,
-    WRONG_SCOPE,
-    Tables,
-    encoded,
-)
+from etcdfix.graph.model import Condition, ObjectRef, OwnerReference
 from etcdfix.graph.uses import Role, Use, unscoped_keys
 from etcdfix.model.storagekey import ResourcePrefix, StorageCodec, StorageLayout, display
-from etcdfix.text.safetext import BOOTSTRAP, key_base64
+from etcdfix.text.safetext import key_base64
 
 if TYPE_CHECKING:
     from etcdfix.graph.recreation import Claim
     from etcdfix.graph.webhooks import Webhook
 
+# Flags of a node.
+SEEN: Final = 1
+UNREADABLE: Final = 2
+UNDETERMINED: Final = 4
+TERMINATING: Final = 8
+ORPHANS: Final = 16
+FOREGROUND: Final = 32
+FINISHED: Final = 64
+OPAQUE: Final = 128
+SERVES_EMPTY: Final = 256
+READY: Final = 512
+
 ORPHAN_FINALIZER: Final = "orphan"
 FOREGROUND_FINALIZER: Final = "foregroundDeletion"
 
-_REFERRED_KEPT: Final = 64
-_PARENTS_KEPT: Final = 1024
-_ANY_NAME: Final = b"x"
+_MOST_HOLDERS_OF_A_UID: Final = 16
 
 
 class NamespaceDetails(msgspec.Struct, frozen=True):
@@ -52,10 +51,9 @@ class NamespaceDetails(msgspec.Struct, frozen=True):
         spec_finalizers: Which the namespace controller removes at last.
     """
 
-    phase: str
-    spec_finalizers: tuple[str, ...]
-    conditions: tuple[Condition, ...]
-    labels: dict[str, str] = {}
+    phase: str = ""
+    spec_finalizers: tuple[str, ...] = ()
+    conditions: tuple[Condition, ...] = ()
 
 
 class Owner(NamedTuple):
@@ -76,11 +74,10 @@ class Owner(NamedTuple):
     api_version: str
     kind: str
     name: str
-    controller: bool
     blocks: bool
     wrong_scope: bool
     guess: bool
-    served: Served = Served.YES
+    served: Served
 
 
 class Edge(NamedTuple):
@@ -92,15 +89,14 @@ class Edge(NamedTuple):
     uid: str
 
 
-class ImpactIndex(Tables):
-    """Objects as numbers (*nodes*), and the edges between them. Made by :class:`IndexBuilder`.
+class ImpactIndex:
+    """Objects as numbers (*nodes*), and the edges between them. Made by :class:`~etcdfix.graph.builder.IndexBuilder`.
 
     A node stands for an object that exists, or that somebody mentions; :meth:`exists` tells them apart.
 
     Attributes:
-        namespaces: By node, as ``api_services`` (Services that APIServices name), ``endpoints`` (Services that have a
-            ready endpoint) and ``webhooks`` (those that refuse where nobody answers).
-        unavailable_apis: APIServices that are not available, with their reason.
+        namespaces: By node, as ``api_services`` (Services that APIServices name), ``unavailable_apis`` (why they do not
+            answer), ``endpoints`` (Services that have a ready endpoint) and ``webhooks``.
         claims: What specs make controllers create, by namespace and what is wanted; never taken back.
         unreadable_crds: ``(group, plural)`` of CRDs that cannot be read.
         outside: Keys outside the storage prefix: first segments to (count, bytes); maybe not ``outside_complete``.
@@ -110,20 +106,31 @@ class ImpactIndex(Tables):
     """
 
     def __init__(self, layout: StorageLayout, kinds: Kinds) -> None:
-        super().__init__()
         self.layout = layout
         self.kinds = kinds
-        # Keys that differ in their last part alone differ in their name alone.
-        self._placed = lru_cache(maxsize=_PARENTS_KEPT)(self._place_below)
-        # One object is looked at in many ways before the next.
-        self._referred = lru_cache(maxsize=_REFERRED_KEPT)(self._refer)
-        self._places = lru_cache(maxsize=_REFERRED_KEPT)(lambda node: self._place(self.key(node)))
-        self._last_users: tuple[int, tuple[Edge, ...]] = -1, ()
+        # By node.
+        self.keys: list[bytes] = []
+        self.flags = array("H")
+        self.sizes = array("I")
+        self.uids: list[bytes] = []
+        self._location = array("I")
+        self.finalizer_lists: dict[int, tuple[str, ...]] = {}
+        self.since: dict[int, str] = {}
+        self.types: dict[int, str] = {}
+        self.unprotected: set[int] = set()
         self.namespaces: dict[int, NamespaceDetails] = {}
-        self.unavailable_apis: dict[str, str] = {}
         self.api_services: dict[int, str] = {}
         self.endpoints: dict[int, str] = {}
         self.webhooks: dict[int, tuple[Webhook, ...]] = {}
+        self._numbers: dict[bytes, int] = {}
+        # Directories that are known to share the beginning of keys; the first stands for not looked up yet.
+        self._locations: list[tuple[ResourcePrefix, bytes] | None] = [None]
+        self._location_numbers: dict[bytes, int] = {}
+        self.edges = Edges()
+        # Edges of owners whose kind is not known, and what they seem to mean.
+        self._guesses: dict[int, int] = {}
+        self._guessed: dict[int, list[int]] = {}
+        self.unavailable_apis: dict[int, str] = {}
         self.claims: dict[tuple[str, str], Claim] = {}
         self.unreadable_crds: tuple[tuple[str, str], ...] = ()
         self.outside: dict[str, tuple[int, int]] = {}
@@ -132,11 +139,78 @@ class ImpactIndex(Tables):
         self.truncated = 0
         self.opaque = 0
 
-    def forget_counts(self) -> None:
-        """Forget what was counted over all nodes: some of them are others now."""
-        self._last_users = -1, ()
+    # -- made by the builder
+
+    def number(self, relative: bytes) -> int:
+        """Return the node of a key below the storage prefix; a new one where there is none."""
+        found = self._numbers.get(relative)
+        if found is None:
+            found = self._numbers[relative] = len(self.keys)
+            self.keys.append(relative)
+            self.uids.append(b"")
+            for numbers in (self.flags, self.sizes, self._location):
+                numbers.append(0)
+            self.edges.add_node()
+        return found
+
+    def forget(self, node: int) -> None:
+        """Take back all that was said of a node, and by it; what others say of it stays."""
+        self.edges.forget(node)
+        self.opaque -= bool(self.flags[node] & OPAQUE)
+        self.flags[node] = self.sizes[node] = 0
+        self.uids[node] = b""
+        told: tuple[dict[int, Any], ...] = (
+            self.finalizer_lists, self.since, self.types, self.namespaces, self.api_services, self.unavailable_apis,
+            self.endpoints, self.webhooks,
+        )  # fmt: skip
+        for values in told:
+            values.pop(node, None)
+        self.unprotected.discard(node)
+
+    def settle(self) -> None:
+        """Work out anew what rests on all nodes together, after some were added or forgotten.
+
+        Owner references of unknown kinds are linked to the objects that they mean, as far as uid or name tell. A kind
+        is unknown where its CRD is gone or cannot be read. An API server that runs may serve it all the same, out of
+        its memory, and any will once the CRD is back: the garbage collector then acts on these references.
+        """
         for counted in ("unreadable_by_path", "unlistable", "_counts", "_strays"):
             self.__dict__.pop(counted, None)
+        self._guesses.clear()
+        self._guessed.clear()
+        edges = self.edges
+        unknown = [edge for edge in edges.owners() if edges.targets[edge] == UNKNOWN]
+        wanted = {encoded(edges.uid(edge)) for edge in unknown} - {b""}
+        holders: dict[bytes, list[int]] = {}
+        for node, uid in enumerate(self.uids) if wanted else ():
+            if uid in wanted and len(holders.setdefault(uid, [])) < _MOST_HOLDERS_OF_A_UID:
+                holders[uid].append(node)
+        for edge in unknown:
+            owner, dependent = edges.owner(edge), edges.sources[edge]
+            if owner is not None and self._kind_unknown(owner):
+                among = holders.get(encoded(edges.uid(edge))) or self._unidentified(owner, dependent)
+                target = next((node for node in among if self.may_own(node, dependent, owner.name)), None)
+                if target is not None:
+                    self._guesses[edge] = target
+                    self._guessed.setdefault(target, []).append(edge)
+
+    def _kind_unknown(self, owner: OwnerReference) -> bool:
+        return self.kinds.of_owner(owner.api_version, owner.kind)[0] is None
+
+    def _unidentified(self, owner: OwnerReference, dependent: int) -> Iterator[int]:
+        """Yield the objects of an owner's group, kind and name whose uid is not known, since they cannot be read.
+
+        Resources are called as ``UnsafeGuessKindToResource`` of apimachinery has it.
+        """
+        group, word = owner.api_version.rpartition("/")[0], owner.kind.lower()
+        plural = (
+            f"{word[:-1]}ies" if word.endswith("y") else f"{word}es" if word.endswith("s") else f"{word}s"
+        )
+        namespace = self.place(dependent)[1]
+        for middle in (f"{namespace}/", "") if namespace else ("",):
+            node = self.stored(f"{group}/{plural}/{middle}{owner.name}")
+            if "." in group and node is not None and not self.uids[node]:
+                yield node
 
     # -- nodes
 
@@ -147,11 +221,16 @@ class ImpactIndex(Tables):
     def find(self, key: bytes) -> int | None:
         """Return the node of a complete etcd key; None where nobody has it or mentions it."""
         relative = self.layout.below(key)
-        return self.numbers.get(relative) if relative is not None else None
+        return self._numbers.get(relative) if relative is not None else None
 
     def node(self, relative: str) -> int | None:
         """Return the node of a key below the storage prefix."""
-        return self.numbers.get(encoded(relative))
+        return self._numbers.get(encoded(relative))
+
+    def stored(self, relative: str) -> int | None:
+        """Return the node of an object that exists at a key below the storage prefix."""
+        node = self.node(relative)
+        return node if node is not None and self.exists(node) else None
 
     def key(self, node: int) -> bytes:
         """Return a node's complete etcd key."""
@@ -161,50 +240,30 @@ class ImpactIndex(Tables):
         """Return a node's key below the storage prefix."""
         return self.keys[node]
 
+    def place(self, node: int) -> tuple[ResourcePrefix, str, str]:
+        """Return a node's directory, namespace ("" for none) and name."""
+        key = self.key(node)
+        located = self._locations[self._location[node]]
+        if located is None:
+            located = self._locate(key)
+            if located[1] != key:
+                number = self._location_numbers.setdefault(located[1], len(self._locations))
+                if number == len(self._locations):
+                    self._locations.append(located)
+                self._location[node] = number
+        return self.layout.split(key, located)[:3]
+
+    def _locate(self, key: bytes) -> tuple[ResourcePrefix, bytes]:
+        directory, shared = self.layout.locate(key)
+        return self.kinds.custom(directory), shared
+
     def ref(self, node: int) -> ObjectRef:
         """Return a node's name, taken apart."""
-        return self.ref_of(self.key(node))
+        return _ref(self.key(node), *self.place(node))
 
     def ref_of(self, key: bytes) -> ObjectRef:
         """Return a key's name, taken apart, whether or not anybody has it."""
-        return self._referred(key)
-
-    def _refer(self, key: bytes) -> ObjectRef:
-        directory, namespace, name = self._place(key)
-        return ObjectRef(
-            key=display(key),
-            key_base64=key_base64(key),
-            group=directory.group,
-            resource=directory.resource,
-            kind=directory.kind,
-            namespace=namespace,
-            name=name,
-        )
-
-    def place(self, node: int) -> tuple[ResourcePrefix, str, str]:
-        """Return a node's directory, namespace ("" for none) and name."""
-        return self._places(node)
-
-    def _place(self, key: bytes) -> tuple[ResourcePrefix, str, str]:
-        parent, slash, last = key.rpartition(b"/")
-        below = self._placed(parent + slash) if last and BOOTSTRAP not in key else None
-        if below is None:
-            return self._take_apart(key)[1]
-        directory, namespace, beginning = below
-        return directory, namespace, beginning + display(last)
-
-    def _place_below(self, parent: bytes) -> tuple[ResourcePrefix, str, str] | None:
-        """Return directory, namespace and how the name begins of the keys right below; None where they differ."""
-        shared, (directory, namespace, name) = self._take_apart(parent + _ANY_NAME)
-        alike = parent.startswith(shared)
-        return (directory, namespace, name[: -len(_ANY_NAME)]) if alike else None
-
-    def _take_apart(self, key: bytes) -> tuple[bytes, tuple[ResourcePrefix, str, str]]:
-        directory, shared = self.layout.locate(key)
-        if directory.codec is StorageCodec.CUSTOM_RESOURCE:
-            directory = self.kinds.custom(directory)
-        where = self.layout.split(key, (directory, shared))
-        return shared, (directory, where.namespace, where.name)
+        return _ref(key, *self.layout.split(key, self._locate(key))[:3])
 
     def exists(self, node: int) -> bool:
         """Tell whether a key is there, readable or not."""
@@ -218,13 +277,13 @@ class ImpactIndex(Tables):
         """Tell whether an object is proven broken."""
         return bool(self.flags[node] & UNREADABLE)
 
-    def node_of(self, pod: int) -> int | None:
-        """Return the Node that a Pod is bound to, whether it exists or not; None for a Pod without one."""
-        return next((edge.target for edge in self.uses(pod) if edge.use.role is Role.NODE), None)
-
     def serves_empty(self, node: int) -> bool:
         """Tell whether an object is broken in such a way that the API server shows an empty one, without a uid."""
         return bool(self.flags[node] & SERVES_EMPTY)
+
+    def node_of(self, pod: int) -> int | None:
+        """Return the Node that a Pod is bound to, whether it exists or not; None for a Pod without one."""
+        return next((edge.target for edge in self.uses(pod) if edge.use.role is Role.NODE), None)
 
     @cached_property
     def unreadable_by_path(self) -> dict[str, int]:
@@ -237,34 +296,16 @@ class ImpactIndex(Tables):
 
         Left out is what the API server shows as an empty object, and what no API serves.
         """
-        reasons = filter(self._kept_from_being_listed, self._unreadable_nodes())
+        failing = (node for node in self._unreadable_nodes() if not self.serves_empty(node))
         return {
             directory.path: tuple(sorted(nodes, key=self.relative))
-            for directory, nodes in self.by_directory(reasons)
+            for directory, nodes in self.by_directory(failing)
+            if directory.kind or self.crd_unreadable(directory)
         }
 
     def _unreadable_nodes(self) -> list[int]:
         unread = UNREADABLE | UNDETERMINED
         return [node for node, flags in enumerate(self.flags) if flags & unread and flags & SEEN]
-
-    def unlistable_counts(self, without: Iterable[int] = ()) -> dict[str, int]:
-        """Return how many objects keep each directory of :meth:`unlistable` from being listed.
-
-        Args:
-            without: Nodes that count as gone; a directory that nothing else is the reason for stays, with 0.
-        """
-        counts = {path: len(nodes) for path, nodes in self.unlistable.items()}
-        for node in without:
-            if path := self._kept_from_being_listed(node):
-                counts[path] -= 1
-        return counts
-
-    def _kept_from_being_listed(self, node: int) -> str:
-        """Return the directory whose LIST fails, or may fail, because of a node; "" for none."""
-        if not self.exists(node) or not self.unreadable(node) or self.serves_empty(node):
-            return ""
-        directory = self.place(node)[0]
-        return directory.path if directory.kind or self.crd_unreadable(directory) else ""
 
     def without_crd(self, directory: ResourcePrefix) -> bool:
         """Tell whether a directory is that of a custom resource that no readable CRD accounts for."""
@@ -283,20 +324,16 @@ class ImpactIndex(Tables):
 
     def count_in(self, namespace: str) -> int:
         """Return how many objects live in a namespace."""
-        return self._counts[0].get(namespace, 0)
+        return self._counts[1].get(namespace, 0)
 
     def count_below(self, path: str) -> int:
         """Return how many objects a directory holds."""
-        return self._counts[1].get(path, 0)
+        return self._counts[0].get(path, 0)
 
     @cached_property
     def _counts(self) -> tuple[dict[str, int], dict[str, int]]:
         places = [self.place(node) for node in self.nodes()]
-        return Counter(place[1] for place in places), Counter(place[0].path for place in places)
-
-    def has_owners(self, node: int) -> bool:
-        """Tell whether a node has owner references."""
-        return self.first_owner[node] >= 0
+        return Counter(place[0].path for place in places), Counter(place[1] for place in places)
 
     def uid(self, node: int) -> str:
         """Return the object's own uid; "" where it is not known."""
@@ -310,9 +347,10 @@ class ImpactIndex(Tables):
         """Return ``metadata.deletionTimestamp``, "" for none."""
         return self.since.get(node, "")
 
-    def secret_type(self, node: int) -> str:
-        """Return a Secret's ``type``; "" where it is not known."""
-        return self.texts.texts[self.types.get(node, 0)]
+    def ends(self, namespace: int) -> bool:
+        """Tell whether a Namespace is being deleted."""
+        details = self.namespaces.get(namespace)
+        return namespace in self.since or (details is not None and details.phase == "Terminating")
 
     def nodes(self) -> Iterator[int]:
         """Yield every object that exists, in no order."""
@@ -325,48 +363,50 @@ class ImpactIndex(Tables):
 
     # -- edges
 
-    def users(self, node: int) -> tuple[Edge, ...]:
-        """Return the uses of a node, those included that leave its namespace or its name open."""
-        if self._last_users[0] != node:
-            self._last_users = node, tuple(self._users(node))
-        return self._last_users[1]
-
-    def _users(self, node: int) -> Iterator[Edge]:
-        yield from self._named(node)
-        for key in unscoped_keys(self.keys[node]):
-            unscoped = self.numbers.get(key)
-            if unscoped is not None and unscoped != node:
-                yield from (edge._replace(target=node) for edge in self._named(unscoped) if edge.use.unscoped)
-
-    def _named(self, node: int) -> Iterator[Edge]:
-        edge = self.first_in[node]
-        while edge >= 0:
-            yield self._edge(edge)
-            edge = self.next_in[edge]
+    def _uses(self, edges: Iterable[int]) -> Iterator[Edge]:
+        for edge in edges:
+            use = self.edges.label(edge)
+            if isinstance(use, Use):
+                yield Edge(self.edges.sources[edge], self.edges.targets[edge], use, self.edges.uid(edge))
 
     def uses(self, node: int) -> Iterator[Edge]:
         """Yield what a node uses."""
-        edge = self.first_out[node]
-        while edge >= 0:
-            yield self._edge(edge)
-            edge = self.next_out[edge]
+        return self._uses(self.edges.of_source(node))
 
-    def _edge(self, edge: int) -> Edge:
-        return Edge(
-            self.edge_source[edge],
-            self.edge_target[edge],
-            self.use_list[self.edge_use[edge]],
-            self.texts.texts[self.edge_uid[edge]],
-        )
+    def users(self, node: int) -> Iterator[Edge]:
+        """Yield the uses of a node, those included that leave its namespace or its name open."""
+        yield from self._uses(self.edges.of_target(node))
+        for key in unscoped_keys(self.keys[node]):
+            unscoped = self._numbers.get(key)
+            if unscoped is not None and unscoped != node:
+                for edge in self._uses(self.edges.of_target(unscoped)):
+                    if edge.use.unscoped:
+                        yield edge._replace(target=node)
 
     def owners(self, node: int) -> list[Owner]:
         """Return a node's owner references, in their order."""
-        found = []
-        number = self.first_owner[node]
-        while number >= 0:
-            found.append(self._owner(number))
-            number = self.next_owner[number]
-        return found[::-1]
+        edges = [edge for edge in self.edges.of_source(node) if self.edges.owner(edge) is not None]
+        return [self._owner(edge) for edge in reversed(edges)]
+
+    def _owner(self, edge: int) -> Owner:
+        owner, target = self.edges.owner(edge), self.edges.targets[edge]
+        assert owner is not None  # the caller looked
+        directory, served = self.kinds.of_owner(owner.api_version, owner.kind)
+        return Owner(
+            self._guesses.get(edge, -1) if target < 0 else target,
+            self.edges.uid(edge),
+            owner.api_version,
+            owner.kind,
+            owner.name,
+            owner.block_owner_deletion,
+            directory is not None and target < 0,
+            edge in self._guesses,
+            served,
+        )
+
+    def has_owners(self, node: int) -> bool:
+        """Tell whether a node has owner references."""
+        return any(map(self.edges.owner, self.edges.of_source(node)))
 
     def dependents(self, node: int, uid: str = "") -> list[int]:
         """Return the nodes that name this one as an owner.
@@ -378,17 +418,12 @@ class ImpactIndex(Tables):
             node: The owner.
             uid: Its uid as its history or somebody else tells it: finds more where its kind is not known.
         """
-        found: dict[int, None] = {}
-        number = self.first_dependent[node]
-        while number >= 0:
-            found[self.owner_dependent[number]] = None
-            number = self.next_dependent[number]
-        for number in self.unknown_owners_of(uid) if uid else ():
-            dependent = self.owner_dependent[number]
-            name = self.texts.texts[self.owner_texts[4 * number + 3]]
-            if self.may_own(node, dependent, name):
-                found[dependent] = None
-        return sorted(found, key=self.keys.__getitem__)
+        edges = [*filter(self.edges.owner, self.edges.of_target(node)), *self._guessed.get(node, ())]
+        for edge in self._strays.get(uid, ()) if uid else ():
+            owner = self.edges.owner(edge)
+            if owner is not None and self._kind_unknown(owner):
+                edges += [edge] if self.may_own(node, self.edges.sources[edge], owner.name) else []
+        return self._sources(edges)
 
     def strays(self, uid: str) -> list[int]:
         """Return the objects that state a uid as their owner's where the collector does not find it.
@@ -396,17 +431,20 @@ class ImpactIndex(Tables):
         It looks for the owner by kind, name and the dependent's namespace; these are cluster-scoped and name a
         namespaced owner, lie in another namespace, or state a name or kind that is not that of the uid.
         """
-        return self._strays.get(self.texts.find(uid), [])
+        return self._sources(self._strays.get(uid, ()))
+
+    def _sources(self, edges: Iterable[int]) -> list[int]:
+        return sorted({self.edges.sources[edge] for edge in edges}, key=self.relative)
 
     @cached_property
-    def _strays(self) -> dict[int, list[int]]:
-        tables = self
-        found: dict[int, dict[int, None]] = {}
-        uids, texts = tables.owner_texts[::4], tables.texts.texts
-        for text, target, dependent in zip(uids, tables.owner_target, tables.owner_dependent, strict=True):
-            if text and (target < 0 or display(tables.uids[target]) != texts[text]):
-                found.setdefault(text, {})[dependent] = None
-        return {text: sorted(nodes, key=self.relative) for text, nodes in found.items()}
+    def _strays(self) -> dict[str, list[int]]:
+        """Owner references that lead to no object of the uid that they state, by this uid."""
+        found: dict[str, list[int]] = {}
+        for edge in self.edges.owners():
+            uid, target = self.edges.uid(edge), self.edges.targets[edge]
+            if uid and (target < 0 or self.uid(target) != uid):
+                found.setdefault(uid, []).append(edge)
+        return found
 
     def may_own(self, node: int, dependent: int, name: str) -> bool:
         """Tell whether a reference of unknown kind, of a dependent and to a name, can mean a node."""
@@ -414,21 +452,19 @@ class ImpactIndex(Tables):
         fits = not directory.kind and own_name == name
         return fits and (not namespace or namespace == self.place(dependent)[1])
 
-    def _owner(self, number: int) -> Owner:
-        uid, api_version, kind, name = (
-            self.texts.texts[text] for text in self.owner_texts[4 * number : 4 * number + 4]
-        )
-        flags = self.owner_flags[number]
-        target = self.owner_target[number]
-        return Owner(
-            max(target, -1),
-            uid,
-            api_version,
-            kind,
-            name,
-            bool(flags & CONTROLLER),
-            bool(flags & BLOCKS),
-            target == WRONG_SCOPE,
-            bool(flags & GUESSED),
-            Served.NO if flags & NOT_SERVED else Served.PERHAPS if flags & PERHAPS_SERVED else Served.YES,
-        )
+
+def _ref(key: bytes, directory: ResourcePrefix, namespace: str, name: str) -> ObjectRef:
+    return ObjectRef(
+        key=display(key),
+        key_base64=key_base64(key),
+        group=directory.group,
+        resource=directory.resource,
+        kind=directory.kind,
+        namespace=namespace,
+        name=name,
+    )
+
+
+def encoded(text: str) -> bytes:
+    """Return text out of an object as a part of a key."""
+    return text.encode("utf-8", "backslashreplace")

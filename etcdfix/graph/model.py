@@ -151,9 +151,6 @@ class Collection(msgspec.Struct, frozen=True):
     Attributes:
         tree: Its dependents and theirs, depth first.
         deleted_by_resource: Number of cascade-deleted objects by ``resource.group``.
-        when_served: How many of the cascade-deleted go no sooner than an API serves a kind that none is known to
-            serve.
-        later: How many are kept until an owner is really gone, see :attr:`Decision.later`.
         stays: The removed object itself only becomes Terminating: what it waits for. Never so in etcd.
         uncertain: Where the removed object is deleted through the API: why it may only become Terminating.
         listable: Directories that can be listed again once it is gone.
@@ -166,8 +163,6 @@ class Collection(msgspec.Struct, frozen=True):
     tree: tuple[Decision, ...]
     counts: dict[Action, int]
     deleted_by_resource: dict[str, int]
-    when_served: int = 0
-    later: int = 0
     stays: str = ""
     uncertain: str = ""
     listable: tuple[str, ...] = ()
@@ -358,8 +353,8 @@ class ResourceContent(msgspec.Struct, frozen=True):
         served: Whether an API serves it; False for a custom resource without a readable CRD, None where its CRD was
             not seen and not everything was.
         aggregated: Its group belongs to an aggregated API server, which keeps its objects here or elsewhere.
-        stays: Why its objects are still there when the namespace controller has done what it can; "" for those that go,
-            but for what waits for finalizers. See :class:`Stays`.
+        stays: Why its objects are still there when the namespace controller has done what it can; None for those that
+            go, but for what waits for finalizers.
     """
 
     group: str
@@ -368,7 +363,7 @@ class ResourceContent(msgspec.Struct, frozen=True):
     unreadable: int
     served: bool | None
     aggregated: bool
-    stays: str = ""
+    stays: Stays | None = None
 
 
 class Blocker(msgspec.Struct, frozen=True):
@@ -398,20 +393,18 @@ class Blocker(msgspec.Struct, frozen=True):
 
 
 class WebhookHold(msgspec.Struct, frozen=True, kw_only=True):
-    """One webhook that keeps a namespace from being deleted, since nobody answers for its Service.
+    """One webhook that keeps a namespace from being deleted, or may, since nobody answers for its Service.
 
     Attributes:
         configuration: The CustomResourceDefinition, or the webhook configuration.
         webhook: Name of the admission webhook; "" for the conversion of a CustomResourceDefinition.
         position: Of the admission webhook in its configuration, from 0.
         service: The Service that it calls.
-        problem: ``missing``: the Service is not stored; ``not-ready``: none of its endpoints is ready; ``terminating``:
-            its namespace is being deleted, and its pods go first.
-        certain: Whether it holds the namespace for certain.
-        resources: What it holds in this namespace, ``resource.group``; ``namespaces/finalize`` or ``namespaces/status``
-            for the Namespace itself.
-        count: How many objects in this namespace.
-        elsewhere: Of a conversion: how many objects of other namespaces need it. They fail LISTs of the resource.
+        problem: ``missing``: the Service is not stored; ``not-ready``: no endpoint of it is known to be ready;
+            ``terminating``: its namespace is being deleted, and its pods go first.
+        certain: The conditions of the Namespace say that it holds the namespace.
+        resources: What in this namespace it may be asked about, ``resource.group``.
+        count: How many objects these are.
     """
 
     configuration: ObjectRef
@@ -422,14 +415,14 @@ class WebhookHold(msgspec.Struct, frozen=True, kw_only=True):
     certain: bool
     resources: tuple[str, ...]
     count: int
-    elsewhere: int = 0
 
 
 class DeletionStage(msgspec.Struct, frozen=True):
     """One stage of the deletion, in the order of KEP-5080.
 
     Attributes:
-        name: ``unreadable``: what must be removed first; ``pods``; ``rest``; ``namespace``.
+        name: ``elsewhere`` and ``unreadable``: what must be removed first, outside of the namespace and in it;
+            ``pods``; ``rest``.
         blockers: What keeps it from ending, the first hundred: pods past their grace period, other pods, then what is
             proven broken, then by key.
         blocker_count: How many there are.
@@ -438,14 +431,6 @@ class DeletionStage(msgspec.Struct, frozen=True):
     name: str
     blockers: tuple[Blocker, ...]
     blocker_count: int
-
-
-class CyclicWait(msgspec.Struct, frozen=True):
-    """A pod that waits for an object, because of a finalizer, and an object that goes only after the pod."""
-
-    pod: ObjectRef
-    object: ObjectRef
-    finalizer: str
 
 
 class OrphanReason(StrEnum):

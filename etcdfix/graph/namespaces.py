@@ -14,18 +14,26 @@ Source: Kubernetes ``pkg/controller/namespace/deletion/namespaced_resources_dele
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
 
 from etcdfix.graph.collector import collect
-from etcdfix.graph.index import FOREGROUND_FINALIZER, ImpactIndex, NamespaceDetails
+from etcdfix.graph.index import (
+    FINISHED,
+    FOREGROUND,
+    FOREGROUND_FINALIZER,
+    OPAQUE,
+    ORPHAN_FINALIZER,
+    READY,
+    ImpactIndex,
+    NamespaceDetails,
+    encoded,
+)
 from etcdfix.graph.model import (
     Blocker,
     Condition,
-    CyclicWait,
     DeletionStage,
     ObjectRef,
     Propagation,
@@ -33,43 +41,38 @@ from etcdfix.graph.model import (
     Stays,
     WebhookHold,
 )
-from etcdfix.graph.owners import OF_THE_COLLECTOR
-from etcdfix.graph.tables import FINISHED, FOREGROUND, OPAQUE, READY, encoded
-from etcdfix.graph.uses import Role
 from etcdfix.graph.webhooks import service_problem, webhook_holds
 from etcdfix.model.storagekey import ResourcePrefix, StorageLayout, builtin_directories
 
-_PODS: Final = "pods"
+PODS: Final = "pods"
 _API_SERVICES: Final = "apiregistration.k8s.io/apiservices"
 _NAMESPACES: Final = "namespaces"
-_KUBERNETES: Final = "kubernetes"
-_CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
 _MOST_NAMED: Final = 100
+_OF_THE_COLLECTOR: Final = frozenset({ORPHAN_FINALIZER, FOREGROUND_FINALIZER})
+_UNKNOWN_API: Final = "its APIService cannot be read or judged, so whether it answers is not known"
 
 
-class NamespaceState(msgspec.Struct, frozen=True):
+class NamespaceState(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that is known about the end of a namespace.
 
     Attributes:
         exists: Null where its key was not seen, and not everything was.
+        judged: Its object can be read, or is proven broken.
         phase: As stored; "" where it is not known.
-        contents: What it holds, by resource; ``stages``: in which order that goes.
+        contents: What it holds, by resource; ``stages``: what has to go, in the order in which it goes.
         order_lost: A pod cannot be read: the rest is deleted while pods may still run.
         frozen: The Namespace object itself fails the LIST of its type: no namespace of the cluster is processed.
-        missing_apis: With the reason. The first ``unavailable_apis`` fail discovery, which holds every namespace of the
-            cluster, the next ``unknown_apis`` may; the others have objects here and no readable CRD.
-        elsewhere: Objects of namespaced types, and Namespaces, outside of it that cannot be read or judged, and so hold
-            every namespace: the first hundred of ``elsewhere_count``.
-        left_behind: How many objects in it stay stored although it finishes: no API serves them.
-        judged: Whether its object can be read, or is proven broken.
-        certain: Whether what holds it does so for certain; False where none of it could be judged.
+        unavailable_apis: APIs that fail discovery, which holds every namespace of the cluster, each with the reason.
+        unknown_apis: APIs that may.
         webhooks: Of one that is being deleted: the webhooks that hold it, or may, and that nobody answers.
+        certain: Whether what holds it does so for certain; False where none of it could be judged.
     """
 
     name: str
     object: ObjectRef
     exists: bool | None
     readable: bool
+    judged: bool
     terminating_since: str | None
     phase: str
     conditions: tuple[Condition, ...]
@@ -79,23 +82,27 @@ class NamespaceState(msgspec.Struct, frozen=True):
     stages: tuple[DeletionStage, ...]
     order_lost: bool
     frozen: bool
-    cycles: tuple[CyclicWait, ...]
-    missing_apis: dict[str, str]
-    elsewhere: tuple[Blocker, ...] = ()
-    elsewhere_count: int = 0
-    unavailable_apis: int = 0
-    left_behind: int = 0
-    unknown_apis: int = 0
-    judged: bool = True
-    certain: bool = True
+    unavailable_apis: dict[str, str]
+    unknown_apis: dict[str, str]
     webhooks: tuple[WebhookHold, ...] = ()
+    certain: bool = True
+
+    def stage(self, name: str) -> DeletionStage:
+        """Return one stage."""
+        return next(stage for stage in self.stages if stage.name == name)
+
+    @property
+    def blockers(self) -> tuple[Blocker, ...]:
+        """What blocks it, in the order of the stages, the first hundred of each."""
+        return tuple(blocker for stage in self.stages for blocker in stage.blockers)
 
     @property
     def held(self) -> bool:
         """Whether anything that is known keeps it from finishing, or would."""
-        inside = any(stage.blocker_count for stage in self.stages)
-        outside = self.elsewhere or self.unavailable_apis or self.webhooks
-        return bool(self.own_finalizers or inside or outside) or self.frozen
+        return (
+            bool(self.own_finalizers or self.blockers or self.unavailable_apis or self.webhooks)
+            or self.frozen
+        )
 
     @property
     def problems(self) -> tuple[Condition, ...]:
@@ -105,17 +112,16 @@ class NamespaceState(msgspec.Struct, frozen=True):
     @property
     def own_finalizers(self) -> tuple[str, ...]:
         """Its finalizers of both kinds that are not the namespace controller's own."""
-        return (*self.finalizers, *(token for token in self.spec_finalizers if token != _KUBERNETES))
+        return (*self.finalizers, *(token for token in self.spec_finalizers if token != "kubernetes"))  # noqa: S105
 
     @property
     def terminating(self) -> bool:
         """Whether it is being deleted."""
         return bool(self.terminating_since) or self.phase == "Terminating"
 
-    @property
-    def blockers(self) -> tuple[Blocker, ...]:
-        """What blocks it, in the order of the stages, the first hundred of each."""
-        return tuple(blocker for stage in self.stages for blocker in stage.blockers)
+    def count(self, stays: Stays) -> int:
+        """Return how many objects in it stay for one reason."""
+        return sum(content.count for content in self.contents if content.stays == stays)
 
 
 def namespace_state(
@@ -135,74 +141,98 @@ def namespace_state(
         now: RFC 3339, UTC; tells which pods are past their grace period. "" for all that were marked for deletion.
         without: Nodes that count as gone.
     """
-    found = index.find(namespace_key(index.layout, name))
+    key = namespace_key(index.layout, name)
+    own = index.find(key)
+    if own is not None and (own in without or not index.exists(own)):
+        own = None
     inside = [node for node in contents_of(index, name) if node not in without]
-    exists = found is not None and index.exists(found) and found not in without
-    if not exists and not inside:
+    if own is None and not inside:
         return None
-    details = index.namespaces.get(found) if found is not None else None
-    details = details or NamespaceDetails("", (), ())
-    unreadable = exists and found is not None and index.unreadable(found)
+    details = (index.namespaces.get(own) if own is not None else None) or NamespaceDetails()
+    unreadable = own is not None and index.unreadable(own)
+    frozen = unreadable and own is not None and not index.serves_empty(own)
     blind = {
         path: left
         for path, nodes in index.unlistable.items()
         if (left := [n for n in nodes if n not in without])
     }
-    blockers = _blockers(index, inside, now)
-    broken = _broken(index, inside)
-    elsewhere = _broken(index, _elsewhere(index, blind, name))
-    frozen = unreadable and found is not None and not index.serves_empty(found)
-    since = index.terminating_since(found) if found is not None else ""
-    ends = bool(since) or details.phase == "Terminating"
-    webhooks = webhook_holds(index, name, inside, aggregated) if ends else ()
+    directories = index.by_directory(inside)
+    webhooks = webhook_holds(index, own, directories) if own is not None and index.ends(own) else ()
     webhooks = tuple(hold for hold in webhooks if index.find(hold.configuration.raw_key) not in without)
-    held = {resource for hold in webhooks if hold.certain for resource in hold.resources}
-    contents = _contents(index, inside, aggregated, blockers, blind, held, processed=not frozen)
-    apis = {
-        api: reason
-        for api, reason in _unavailable_apis(index).items()
-        if index.node(f"{_API_SERVICES}/{api}") not in without
-    }
-    unknown = _unknown_apis(index, blind.get(_API_SERVICES, ()))
-    judged = not unreadable or (found is not None and index.lost(found))
+    held = [blocker for node in inside if (blocker := _held(index, node, now)) is not None]
+    broken = [_unreadable(index, node) for node in inside if index.unreadable(node)]
+    elsewhere = [
+        _unreadable(index, node)
+        for path, nodes in blind.items()
+        for node in nodes
+        if _holds(index, path, node, name)
+    ]
+    resources = {resource for hold in webhooks if hold.certain for resource in hold.resources}
+    # Recorded: an object of another namespace that cannot be read keeps the namespace, and its pods, but nothing else.
+    pods_stay = PODS not in blind and (PODS in resources or any(_is_pod(blocker) for blocker in held))
+    contents = []
+    for directory, nodes in directories:
+        count = sum(map(index.unreadable, nodes))
+        failing = any(index.unreadable(node) and not index.serves_empty(node) for node in nodes)
+        served = is_served(index, directory, aggregated)
+        stays: Stays | None = None
+        if frozen:
+            stays = Stays.NOT_PROCESSED
+        elif index.crd_unreadable(directory):
+            stays = Stays.CRD_UNREADABLE
+        elif served is False:
+            stays = Stays.NOT_SERVED
+        elif failing or (directory.path == PODS and PODS in blind):
+            stays = Stays.NOT_LISTED
+        elif pods_stay and directory.path != PODS:
+            stays = Stays.PODS_FIRST
+        elif str(directory.group_resource) in resources:
+            stays = Stays.WEBHOOK
+        foreign = index.without_crd(directory) and directory.group in aggregated
+        group, resource = directory.group, directory.resource
+        contents.append(ResourceContent(group, resource, len(nodes), count, served, foreign, stays))
+    built_in = {directory.group for directory in builtin_directories()}
+    unknown = [index.place(node)[2] for node in blind.get(_API_SERVICES, ())]
     state = NamespaceState(
         name=name,
-        object=index.ref_of(namespace_key(index.layout, name)),
-        exists=exists or (None if index.problems else False),
-        readable=exists and not unreadable,
-        terminating_since=since or None,
+        object=index.ref_of(key),
+        exists=own is not None or (None if index.problems else False),
+        readable=own is not None and not unreadable,
+        judged=not unreadable or (own is not None and index.lost(own)),
+        terminating_since=(index.terminating_since(own) if own is not None else "") or None,
         phase=details.phase,
         conditions=details.conditions,
         spec_finalizers=details.spec_finalizers,
-        finalizers=index.finalizers(found) if found is not None else (),
-        contents=contents,
-        stages=_stages(index, contents, broken, blockers),
-        order_lost=_PODS in blind,
+        finalizers=index.finalizers(own) if own is not None else (),
+        contents=tuple(contents),
+        stages=(
+            _stage("elsewhere", elsewhere),
+            _stage("unreadable", broken),
+            _stage("pods", filter(_is_pod, held)),
+            _stage("rest", (blocker for blocker in held if not _is_pod(blocker))),
+        ),
+        order_lost=PODS in blind,
         frozen=frozen,
-        cycles=_cyclic_waits(index, inside),
-        missing_apis=apis | unknown | _missing_apis(contents),
-        elsewhere=_named(index, elsewhere),
-        elsewhere_count=len(elsewhere),
-        unavailable_apis=len(apis),
-        left_behind=sum(c.count for c in contents if c.stays == Stays.NOT_SERVED),
-        unknown_apis=len(unknown),
-        judged=judged,
+        unavailable_apis=_unavailable_apis(index, without),
+        # Those that every API server serves itself answer anyhow.
+        unknown_apis={api: _UNKNOWN_API for api in unknown if api.partition(".")[2] not in built_in},
         webhooks=webhooks,
     )
-    reasons = {one.reason for one in blockers} | {reason for _, reason in chain(broken, elsewhere)}
-    return msgspec.structs.replace(state, certain=_is_certain(state, reasons))
+    return msgspec.structs.replace(
+        state, certain=_is_certain(state, {one.reason for one in (*broken, *elsewhere)})
+    )
 
 
-def _is_certain(state: NamespaceState, reasons: set[str]) -> bool:
+def _is_certain(state: NamespaceState, unreadable: Collection[str]) -> bool:
     """Tell whether a namespace is held even if the API servers can read all that could not be judged here."""
-    if any(hold.certain for hold in state.webhooks):
+    if state.judged and "undetermined" not in unreadable and not state.webhooks:
         return True
-    if state.judged and "undetermined" not in reasons and not state.webhooks:
+    finalizers = any(blocker.reason == "finalizers" for blocker in state.blockers)
+    if state.terminating and (state.own_finalizers or state.problems or finalizers):
         return True
-    if state.terminating and (state.own_finalizers or state.problems or "finalizers" in reasons):
-        return True
-    broken = reasons - {"undetermined", "finalizers"}
-    return bool(broken or state.unavailable_apis or (state.frozen and state.judged))
+    nodes = any(blocker.reason == "node" for blocker in state.blockers)
+    broken = set(unreadable) - {"undetermined"}
+    return bool(broken or nodes or state.unavailable_apis or (state.frozen and state.judged))
 
 
 def freed_by(index: ImpactIndex, removed: int) -> tuple[NamespaceState, ...]:
@@ -214,44 +244,16 @@ def freed_by(index: ImpactIndex, removed: int) -> tuple[NamespaceState, ...]:
     for ref in terminating_namespaces(index)[:_MOST_NAMED]:
         if everywhere or ref.name == namespace:
             after = namespace_state(index, ref.name, without={removed})
-            if after is not None and after.elsewhere:
-                return tuple(found)  # so it is for all of them
+            if after is not None and after.stage("elsewhere").blockers:
+                break  # so it is for all of them
             if after is not None and after.exists and not after.held:
                 found.append(after)
     return tuple(found)
 
 
-def _elsewhere(index: ImpactIndex, blind: Mapping[str, Iterable[int]], name: str) -> Iterator[int]:
-    for path, nodes in blind.items():
-        for node in nodes:
-            directory, namespace, own = index.place(node)
-            if (
-                own != name
-                if path == _NAMESPACES
-                else directory.namespaced is not False and namespace != name
-            ):
-                yield node
-
-
-def _broken(index: ImpactIndex, nodes: Iterable[int]) -> list[tuple[int, str]]:
-    """Return those that cannot be read, with the reason: pods first, since without them the order is lost."""
-    found = []
-    for node in filter(index.unreadable, nodes):
-        reason = "serves-empty" if index.serves_empty(node) else "unreadable"
-        reason = reason if index.lost(node) else "undetermined"
-        not_pod = index.place(node)[0].path != _PODS
-        found.append((not_pod, reason != "unreadable", index.relative(node), node, reason))
-    return [(node, reason) for *_, node, reason in sorted(found)]
-
-
-def _named(index: ImpactIndex, broken: list[tuple[int, str]]) -> tuple[Blocker, ...]:
-    """Return those that are named: there may be many more, of which the number is enough."""
-    return tuple(Blocker(index.ref(node), reason) for node, reason in broken[:_MOST_NAMED])
-
-
 def namespace_key(layout: StorageLayout, name: str) -> bytes:
     """Return the key of a Namespace object."""
-    return layout.path(f"namespaces/{name}")
+    return layout.path(f"{_NAMESPACES}/{name}")
 
 
 def contents_of(index: ImpactIndex, namespace: str) -> list[int]:
@@ -264,87 +266,50 @@ def contents_of(index: ImpactIndex, namespace: str) -> list[int]:
 
 def terminating_namespaces(index: ImpactIndex) -> tuple[ObjectRef, ...]:
     """Return the namespaces that are being deleted, as far as their objects can be read."""
-    return tuple(
-        index.ref(node)
-        for node, details in sorted(index.namespaces.items(), key=lambda item: index.relative(item[0]))
-        if details.phase == "Terminating" or index.terminating_since(node)
-    )
-
-
-def _contents(
-    index: ImpactIndex,
-    inside: Iterable[int],
-    aggregated: Collection[str],
-    blockers: list[Blocker],
-    blind: Collection[str],
-    held: Collection[str],
-    *,
-    processed: bool,
-) -> tuple[ResourceContent, ...]:
-    # Recorded: an object of another namespace that cannot be read keeps the namespace, and its pods, but nothing else.
-    pods_stay = _PODS not in blind and (_PODS in held or any(_is_pod(b.object) for b in blockers))
-    contents = []
-    for directory, nodes in index.by_directory(inside):
-        served = is_served(index, directory, aggregated)
-        broken = [node for node in nodes if index.unreadable(node)]
-        blind_here = directory.path == _PODS and _PODS in blind
-        unlistable = blind_here or not all(map(index.serves_empty, broken))
-        stays = _stays(index, directory, served=served, unlistable=unlistable, pods_stay=pods_stay)
-        if not stays and str(directory.group_resource) in held:
-            stays = Stays.WEBHOOK
-        stays = stays if processed else Stays.NOT_PROCESSED
-        foreign = index.without_crd(directory) and directory.group in aggregated
-        group, resource = directory.group, directory.resource
-        contents.append(ResourceContent(group, resource, len(nodes), len(broken), served, foreign, stays))
-    return tuple(contents)
-
-
-def _stays(
-    index: ImpactIndex, directory: ResourcePrefix, *, served: bool | None, unlistable: bool, pods_stay: bool
-) -> str:
-    """Return why the objects of a resource stay, "" for those that go: all but pods waits for these."""
-    if index.crd_unreadable(directory):
-        return Stays.CRD_UNREADABLE
-    if served is False:
-        return Stays.NOT_SERVED
-    if unlistable:
-        return Stays.NOT_LISTED
-    return Stays.PODS_FIRST if pods_stay and directory.path != _PODS else ""
+    return tuple(index.ref(node) for node in sorted(filter(index.ends, index.namespaces), key=index.relative))
 
 
 def is_served(index: ImpactIndex, directory: ResourcePrefix, aggregated: Collection[str]) -> bool | None:
     """Tell whether an API serves a resource; None where its CRD was not seen and not everything was."""
     if not index.without_crd(directory) or directory.group in aggregated:
         return True
-    if index.problems and not index.crd_unreadable(directory):
+    return None if index.problems and not index.crd_unreadable(directory) else False
+
+
+def _holds(index: ImpactIndex, path: str, node: int, name: str) -> bool:
+    """Tell whether an object that fails its LIST is outside of a namespace, and of a type that holds namespaces."""
+    directory, namespace, own = index.place(node)
+    return own != name if path == _NAMESPACES else directory.namespaced is not False and namespace != name
+
+
+def _unreadable(index: ImpactIndex, node: int) -> Blocker:
+    reason = "serves-empty" if index.serves_empty(node) else "unreadable"
+    return Blocker(index.ref(node), reason if index.lost(node) else "undetermined")
+
+
+def _held(index: ImpactIndex, node: int, now: str) -> Blocker | None:
+    """Return what keeps a readable object from going: its finalizers, or its node; None for nothing."""
+    if index.unreadable(node):
         return None
-    return False
-
-
-def _blockers(index: ImpactIndex, inside: Iterable[int], now: str) -> list[Blocker]:
-    blockers = []
-    for node in inside:
-        if index.unreadable(node):
-            continue
-        finalizers, since = index.finalizers(node), index.terminating_since(node)
-        runs_on = index.node_of(node) if index.place(node)[0].path == _PODS else None
-        state = node_state(index, runs_on) if runs_on is not None else None
-        past = bool(since) and runs_on is not None and (not now or since < now)
-        left = runs_on is not None and not index.flags[node] & FINISHED and (past or state != "ready")
-        held = bool(set(finalizers) - OF_THE_COLLECTOR)
-        if left or past or held or (since and finalizers and _waits_for_dependents(index, node)):
-            blockers.append(
-                Blocker(
-                    index.ref(node),
-                    "node" if left or past else "finalizers",
-                    finalizers=finalizers,
-                    terminating_since=since or None,
-                    node=index.place(runs_on)[2] if runs_on is not None else None,
-                    node_state=state,
-                    past_grace=past,
-                )
-            )
-    return blockers
+    finalizers, since = index.finalizers(node), index.terminating_since(node)
+    runs_on = index.node_of(node) if index.place(node)[0].path == PODS else None
+    state = node_state(index, runs_on) if runs_on is not None else None
+    past = bool(since) and runs_on is not None and (not now or since < now)
+    of_node = past or (runs_on is not None and not index.flags[node] & FINISHED and state != "ready")
+    waits = set(finalizers) - _OF_THE_COLLECTOR or (
+        since and finalizers and _waits_for_dependents(index, node)
+    )
+    if not of_node and not waits:
+        return None
+    return Blocker(
+        index.ref(node),
+        "node" if of_node else "finalizers",
+        finalizers=finalizers,
+        terminating_since=since or None,
+        node=index.place(runs_on)[2] if runs_on is not None else None,
+        node_state=state,
+        past_grace=past,
+    )
 
 
 def _waits_for_dependents(index: ImpactIndex, node: int) -> bool:
@@ -352,9 +317,8 @@ def _waits_for_dependents(index: ImpactIndex, node: int) -> bool:
 
     Only of one that was marked for deletion: the namespace controller deletes with Background, which takes them off.
     """
-    flags = index.flags[node]
-    how = Propagation.FOREGROUND if flags & FOREGROUND else Propagation.ORPHAN
-    played = collect(index, node, by_api=how)
+    foreground = index.flags[node] & FOREGROUND
+    played = collect(index, node, by_api=Propagation.FOREGROUND if foreground else Propagation.ORPHAN)
     return bool(played.stays or played.uncertain)
 
 
@@ -367,69 +331,26 @@ def node_state(index: ImpactIndex, node: int) -> str:
     return "ready" if index.flags[node] & READY else "not-ready"
 
 
-def _stages(
-    index: ImpactIndex,
-    contents: tuple[ResourceContent, ...],
-    broken: list[tuple[int, str]],
-    blockers: list[Blocker],
-) -> tuple[DeletionStage, ...]:
-    held = sorted(blockers, key=lambda b: (not b.past_grace, b.reason != "node"))
-    pods, rest = ([b for b in held if _is_pod(b.object) is pod] for pod in (True, False))
-    plan = (
-        ("unreadable", any(c.unreadable for c in contents), _named(index, broken), len(broken)),
-        ("pods", any(_is_pod(c) for c in contents), tuple(pods[:_MOST_NAMED]), len(pods)),
-        ("rest", not all(_is_pod(c) for c in contents), tuple(rest[:_MOST_NAMED]), len(rest)),
-        ("namespace", True, (), 0),
-    )
-    return tuple(DeletionStage(name, waits, count) for name, there, waits, count in plan if there)
+def _stage(name: str, blockers: Iterable[Blocker]) -> DeletionStage:
+    def weight(blocker: Blocker) -> tuple[bool, bool, bool]:
+        proven = blocker.reason in {"unreadable", "node"}
+        return not blocker.past_grace, not _is_pod(blocker), not proven
+
+    found = sorted(blockers, key=weight)
+    return DeletionStage(name, tuple(found[:_MOST_NAMED]), len(found))
 
 
-def _cyclic_waits(index: ImpactIndex, inside: Iterable[int]) -> tuple[CyclicWait, ...]:
-    """Return the pods that wait for a dependent which goes after the pods only, or cannot be read."""
-    found = []
-    for pod in inside:
-        if index.place(pod)[0].path != _PODS or FOREGROUND_FINALIZER not in index.finalizers(pod):
-            continue
-        for node in index.dependents(pod):
-            blocks = any(owner.node == pod and owner.blocks for owner in index.owners(node))
-            waits = _CLAIM_PROTECTION in index.finalizers(node) and any(
-                edge.source == pod and edge.use.role in {Role.CLAIM, Role.EPHEMERAL_CLAIM}
-                for edge in index.users(node)
-            )
-            if blocks and index.place(node)[0].path != _PODS and (waits or index.unreadable(node)):
-                found.append(CyclicWait(index.ref(pod), index.ref(node), FOREGROUND_FINALIZER))
-    return tuple(found[:_MOST_NAMED])
+def _is_pod(blocker: Blocker) -> bool:
+    return (blocker.object.group, blocker.object.resource) == ("", PODS)
 
 
-def _is_pod(ref: ObjectRef | ResourceContent) -> bool:
-    return (ref.group, ref.resource) == ("", _PODS)
-
-
-def _unavailable_apis(index: ImpactIndex) -> dict[str, str]:
+def _unavailable_apis(index: ImpactIndex, without: Collection[int]) -> dict[str, str]:
     """Return the APIs that do not answer, with the reason: an APIService says so, or its Service is not stored."""
     found = {
-        index.place(node)[2]: f"its Service {service} does not exist"
+        node: f"its Service {service} does not exist"
         for node, service in index.api_services.items()
-        if service_problem(index, service) == ("missing", True)
+        if service_problem(index, service) == "missing" and not index.problems
     }
-    for api, why in index.unavailable_apis.items():
-        found[api] = f"{why}: {found[api]}" if api in found else why
-    return dict(sorted(found.items()))
-
-
-def _unknown_apis(index: ImpactIndex, unreadable: Iterable[int]) -> dict[str, str]:
-    """Return the APIs whose APIServices cannot be read; those that every API server serves itself answer anyhow."""
-    built_in = {directory.group for directory in builtin_directories()}
-    names = [index.place(node)[2] for node in unreadable]
-    why = "its APIService cannot be read or judged, so whether it answers is not known"
-    return {name: why for name in names if name.partition(".")[2] not in built_in}
-
-
-def _missing_apis(contents: tuple[ResourceContent, ...]) -> dict[str, str]:
-    reasons: dict[str, str] = {
-        Stays.CRD_UNREADABLE: "its CustomResourceDefinition cannot be read: API servers that run may still serve its "
-        "objects, after a restart none does, and they are left behind",
-        Stays.NOT_SERVED: "no CustomResourceDefinition: its objects are left behind when the namespace goes",
-    }
-    found = {f"{content.resource}.{content.group}": reasons.get(content.stays) for content in contents}
-    return {api: reason for api, reason in found.items() if reason is not None}
+    for node, why in index.unavailable_apis.items():
+        found[node] = f"{why}: {found[node]}" if node in found else why
+    return dict(sorted((index.place(node)[2], why) for node, why in found.items() if node not in without))

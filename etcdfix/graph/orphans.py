@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.graph.index import ImpactIndex
+from etcdfix.graph.kinds import Served
 from etcdfix.graph.model import OrphanGroup, OrphanReason, OwnerState
 from etcdfix.graph.owners import judge
 from etcdfix.model.model import Confidence
@@ -114,8 +115,10 @@ def _reasons(index: ImpactIndex, node: int) -> list[tuple[OrphanReason, str, str
 
 
 def _all_owners_gone(index: ImpactIndex, node: int) -> bool:
-    owners = judge(index, node, index.owners(node), {}).owners
-    return bool(owners) and all(finding.state is OwnerState.ABSENT for finding in owners)
+    owners = index.owners(node)
+    judged = judge(index, node, owners, {}).owners
+    served = all(owner.served is Served.YES for owner in owners)
+    return served and all(owner.state is OwnerState.ABSENT for owner in judged)
 
 
 def _group(

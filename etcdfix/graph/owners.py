@@ -12,34 +12,45 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.graph.index import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, ImpactIndex, Owner
+from etcdfix.graph.index import (
+    FINISHED,
+    FOREGROUND,
+    FOREGROUND_FINALIZER,
+    OPAQUE,
+    ORPHAN_FINALIZER,
+    ORPHANS,
+    TERMINATING,
+    ImpactIndex,
+    Owner,
+)
 from etcdfix.graph.kinds import Served
 from etcdfix.graph.model import Action, JudgedOwner, OwnerState, Propagation
-from etcdfix.graph.tables import FINISHED, FOREGROUND, OPAQUE, ORPHANS, TERMINATING
 
-_EVENTS: Final = "events"
-OF_THE_COLLECTOR: Final = frozenset({ORPHAN_FINALIZER, FOREGROUND_FINALIZER})
-"""Finalizers that the garbage collector itself works on."""
+EVENTS: Final = "events"
+_OF_THE_COLLECTOR: Final = frozenset({ORPHAN_FINALIZER, FOREGROUND_FINALIZER})
 
 
 class Fate(msgspec.Struct):
-    """What becomes of an object that is deleted.
+    """What becomes of one object, as far as it is known by now.
 
     Attributes:
-        propagation: How it is deleted.
-        stays: It only becomes Terminating: what it waits for.
-        later: It is deleted only after an owner that only becomes Terminating: which.
-        uncertain: Why its deletion is not certain.
+        action: What happens to it, once all that is on its way has happened.
+        propagation: How it is deleted; None where it is not.
+        owners: Each owner reference, and what becomes of it.
+        doubtful: Nobody can tell whether it is deleted.
         when_served: It happens no sooner than an API serves a kind that none is known to serve: that of the object,
             of its owner or of an owner above. Says which; "" for at once.
-        ran_before: See :attr:`~etcdfix.graph.model.Decision.ran_before`.
-        started_after: See :attr:`~etcdfix.graph.model.Decision.started_after`.
+
+    The other attributes are those of :class:`~etcdfix.graph.model.Decision`.
     """
 
-    propagation: Propagation = Propagation.BACKGROUND
+    action: Action = Action.CASCADE_DELETED
+    propagation: Propagation | None = Propagation.BACKGROUND
+    owners: tuple[JudgedOwner, ...] = ()
+    doubtful: bool = False
+    uncertain: str = ""
     stays: str = ""
     later: str = ""
-    uncertain: str = ""
     when_served: str = ""
     ran_before: str = ""
     started_after: str = ""
@@ -50,63 +61,57 @@ class Fate(msgspec.Struct):
         return bool(self.later) or (bool(self.stays) and self.propagation is Propagation.BACKGROUND)
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    """What the owners of an object make of it.
+def judge(index: ImpactIndex, dependent: int, owners: list[Owner], going: Mapping[int, Fate]) -> Fate:
+    """Decide as ``attemptToDeleteItem`` does.
 
-    Attributes:
-        action: What happens, once all that is on its way has happened.
-        propagation: How it is deleted; None unless it is.
-        owners: Each reference, and what becomes of it.
-        race: Why nobody can tell whether it is deleted; "".
+    Args:
+        index: Of the cluster.
+        dependent: The object.
+        owners: Its owner references.
+        going: What is deleted, by node.
     """
-
-    action: Action
-    propagation: Propagation | None
-    owners: tuple[JudgedOwner, ...]
-    race: str = ""
-
-
-def judge(index: ImpactIndex, dependent: int, owners: list[Owner], fates: Mapping[int, Fate]) -> Verdict:
-    """Decide as ``attemptToDeleteItem`` does."""
-    findings = [
-        JudgedOwner(o.api_version, o.kind, o.name, o.uid, *_state(index, o, fates), stripped=False)
-        for o in owners
-    ]
+    findings = [(owner, *_state(index, owner, going), _lets_go(index, going, owner)) for owner in owners]
     # Owners that are deleted with Orphan let go of their dependents before they are gone.
-    let_go = [f for f, o in zip(findings, owners, strict=True) if _orphans(index, fates, o)]
-    findings = [f for f, o in zip(findings, owners, strict=True) if not _orphans(index, fates, o)]
-    states = {finding.state for finding in findings}
-    propagation: Propagation | None = None
-    race = ""
-    if index.place(dependent)[0].resource == _EVENTS or not owners or OwnerState.INVALID in states:
-        action = Action.NEVER_COLLECTED
+    let_go = [owner for owner, _, _, lets_go in findings if lets_go]
+    states = [state for _, state, _, lets_go in findings if not lets_go]
+    fate = Fate(propagation=None)
+    if index.place(dependent)[0].resource == EVENTS or not owners or OwnerState.INVALID in states:
+        fate.action = Action.NEVER_COLLECTED
     elif OwnerState.UNKNOWN in states:
-        action = Action.FROZEN
+        fate.action = Action.FROZEN
     elif OwnerState.SOLID in states:
-        action = Action.REFERENCE_STRIPPED if let_go else Action.KEPT
-    elif not findings:
-        action = Action.ORPHANED
+        fate.action = Action.REFERENCE_STRIPPED if let_go else Action.KEPT
+    elif not states:
+        fate.action = Action.ORPHANED
     else:
-        action = Action.CASCADE_DELETED
         waits = OwnerState.WAITING in states and bool(index.dependents(dependent))
-        propagation = _propagation(index.flags[dependent], foreground=waits)
+        fate.propagation = how_deleted(index, dependent, foreground=waits)
         if let_go:
-            race = (
-                f"a race: {let_go[0].name} lets go of it while {findings[0].name} goes; it stays where the first is "
-                "faster, which is usual, and nobody can tell"
+            fate.doubtful = True
+            fate.uncertain = (
+                f"a race: {let_go[0].name} lets go of it while another owner goes; it stays where the first is faster, "
+                "which is usual, and nobody can tell"
             )
-    strips = action in {Action.KEPT, Action.REFERENCE_STRIPPED}
+    strips = fate.action in {Action.KEPT, Action.REFERENCE_STRIPPED}
     dangling = {OwnerState.ABSENT, OwnerState.WAITING}
-    shown = [
-        msgspec.structs.replace(finding, stripped=True) if strips and finding.state in dangling else finding
-        for finding in findings
-    ] + [msgspec.structs.replace(finding, stripped=True, reason="its owner orphans it") for finding in let_go]
-    return Verdict(action, propagation, tuple(shown), race)
+    fate.owners = tuple(
+        JudgedOwner(
+            owner.api_version,
+            owner.kind,
+            owner.name,
+            owner.uid,
+            state,
+            "its owner orphans it" if lets_go else reason,
+            stripped=lets_go or (strips and state in dangling),
+        )
+        for owner, state, reason, lets_go in findings
+    )
+    return fate
 
 
-def holds_on(index: ImpactIndex, node: int, *, beside: str = "") -> str:
+def waits_for(index: ImpactIndex, node: int, *, beside: str = "") -> str:
     """Return what an object waits for once it is deleted through the API: foreign finalizers, or its kubelet; ""."""
-    held = [name for name in index.finalizers(node) if name not in OF_THE_COLLECTOR and name != beside]
+    held = [name for name in index.finalizers(node) if name not in _OF_THE_COLLECTOR and name != beside]
     if held:
         return f"finalizer{'s' if len(held) > 1 else ''} {', '.join(held)}"
     runs_on = index.node_of(node)
@@ -115,32 +120,29 @@ def holds_on(index: ImpactIndex, node: int, *, beside: str = "") -> str:
     return f"the kubelet of node {index.place(runs_on)[2]}, which has to end it"
 
 
-def _orphans(index: ImpactIndex, fates: Mapping[int, Fate], owner: Owner) -> bool:
-    fate = fates.get(owner.node)
+def how_deleted(index: ImpactIndex, node: int, *, foreground: bool = False) -> Propagation:
+    """Return how the collector deletes an object: as its finalizers say, else in the background."""
+    flags = index.flags[node]
+    if flags & ORPHANS:
+        return Propagation.ORPHAN
+    return Propagation.FOREGROUND if flags & FOREGROUND or foreground else Propagation.BACKGROUND
+
+
+def _lets_go(index: ImpactIndex, going: Mapping[int, Fate], owner: Owner) -> bool:
+    fate = going.get(owner.node)
     if fate is None or fate.propagation is not Propagation.ORPHAN or owner.served is Served.NO:
         return False
     return owner.uid == index.uid(owner.node)
 
 
-def _propagation(flags: int, *, foreground: bool) -> Propagation:
-    if foreground:
-        return Propagation.FOREGROUND
-    if flags & ORPHANS:
-        return Propagation.ORPHAN
-    return Propagation.FOREGROUND if flags & FOREGROUND else Propagation.BACKGROUND
-
-
-def _state(index: ImpactIndex, owner: Owner, fates: Mapping[int, Fate]) -> tuple[OwnerState, str]:
+def _state(index: ImpactIndex, owner: Owner, going: Mapping[int, Fate]) -> tuple[OwnerState, str]:
     """Classify one reference; what the collector cannot find out is never absence."""
-    node = owner.node
+    node, fate = owner.node, going.get(owner.node)
     if owner.wrong_scope:
         return OwnerState.INVALID, "a cluster-scoped object cannot be owned by a namespaced one"
     if owner.served is Served.NO:
-        return (
-            OwnerState.UNKNOWN,
-            f"{owner.api_version} is not served, so the collector cannot ask for its owner",
-        )
-    fate = fates.get(node)
+        why = f"{owner.api_version} is not served, so the collector cannot ask for its owner"
+        return OwnerState.UNKNOWN, why
     if fate is not None:
         if owner.guess:
             return OwnerState.ABSENT, "deleted, which shows as soon as its kind is served"
@@ -157,11 +159,9 @@ def _state(index: ImpactIndex, owner: Owner, fates: Mapping[int, Fate]) -> tuple
         return OwnerState.ABSENT, "the API server shows an empty object of that name, without a uid"
     if index.unreadable(node):
         return OwnerState.UNKNOWN, "it cannot be read, so the API server answers with an error"
-    uid = index.uid(node)
+    uid, flags = index.uid(node), index.flags[node]
     if uid != owner.uid:
         return OwnerState.ABSENT, f"the object of that name has another uid ({uid or 'none'})"
-    if index.flags[node] & OPAQUE:
-        return OwnerState.SOLID, ""
-    if index.flags[node] & TERMINATING and index.flags[node] & FOREGROUND:
+    if flags & TERMINATING and flags & FOREGROUND and not flags & OPAQUE:
         return OwnerState.WAITING, "it is being deleted in the foreground"
     return OwnerState.SOLID, ""

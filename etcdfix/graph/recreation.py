@@ -290,7 +290,7 @@ class _Search:
         yield from self._by_names()
 
     def _by_owner(self, owner: OwnerReference) -> Iterator[Recreation]:
-        directory = self._index.kinds.of_owner(owner.api_version, owner.kind)
+        directory, _ = self._index.kinds.of_owner(owner.api_version, owner.kind)
         maker = _OWNERS.get((directory.group, owner.kind, self._path)) if directory is not None else None
         if directory is None or maker is None or not owner.controller:
             return

@@ -254,18 +254,9 @@ _METADATA_PATHS: Final = (
     "metadata.finalizers",
     "metadata.deletionTimestamp",
 )
-_WEBHOOKS: Final = tuple(
-    f"webhooks[].{part}"
-    for part in (
-        "name",
-        "clientConfig.service",
-        "rules",
-        "failurePolicy",
-        "namespaceSelector",
-        "objectSelector",
-        "matchConditions",
-    )
-)
+_WEBHOOKS: Final = (
+    "webhooks[].name", "webhooks[].clientConfig.service", "webhooks[].rules", "webhooks[].failurePolicy",
+)  # fmt: skip
 
 
 class _Kind(NamedTuple):
@@ -294,7 +285,7 @@ _MORE: Final[dict[tuple[str, str], tuple[Handler | None, tuple[str, ...]]]] = {
     ("storage.k8s.io", "StorageClass"): (_literal(storage_templates), ("parameters",)),
     ("", "Secret"): (None, ("type",)),
     ("", "Node"): (None, ("status.conditions[].type", "status.conditions[].status")),
-    ("", "Namespace"): (None, ("metadata.labels", "spec.finalizers", "status.phase", "status.conditions")),
+    ("", "Namespace"): (None, ("spec.finalizers", "status.phase", "status.conditions")),
     ("", "Service"): (None, ("spec.type",)),
     ("", "Endpoints"): (None, ("subsets[].addresses[].ip",)),
     ("discovery.k8s.io", "EndpointSlice"): (None, (

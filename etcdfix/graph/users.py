@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from etcdfix.graph.index import ImpactIndex
+from etcdfix.graph.index import FINISHED, ImpactIndex
 from etcdfix.graph.model import ObjectRef, SecretState, Stops, User
-from etcdfix.graph.tables import FINISHED
 from etcdfix.graph.uses import SECRETS, SNAPSHOT_GROUP, Role, Use
 
 PROTECTION_FINALIZERS: Final = (
@@ -38,9 +37,6 @@ _STOPPING: Final = frozenset({
 
 def users_of(index: ImpactIndex, node: int) -> tuple[User, ...]:
     """Return who uses an object, by role, key and field; whether its absence stops them, for a Secret."""
-    edges = index.users(node)
-    if not edges:  # so it is with most objects, and a plan asks it of every one
-        return ()
     secret = _is_secret(index, node)
     found = (
         User(
@@ -51,7 +47,7 @@ def users_of(index: ImpactIndex, node: int) -> tuple[User, ...]:
             heuristic=edge.use.heuristic,
             stops=_stops(index, edge.source, edge.use) if secret else None,
         )
-        for edge in edges
+        for edge in index.users(node)
     )
     roles = by_role(sorted(found, key=lambda one: (one.object.key, one.path)))
     return tuple(one for members in roles.values() for one in members)
@@ -76,7 +72,7 @@ def secret_state(index: ImpactIndex, node: int) -> SecretState | None:
         for directory in (index.place(user)[0],)
     )
     return SecretState(
-        type=index.secret_type(node),
+        type=index.types.get(node, ""),
         protected=holding and not opted_out,
         opted_out=opted_out,
         warnings=_warnings(index, node, index.ref(node)),
@@ -95,7 +91,7 @@ def _stops(index: ImpactIndex, user: int, use: Use) -> Stops:
 
 def _warnings(index: ImpactIndex, secret: int, ref: ObjectRef) -> tuple[str, ...]:
     warnings: list[str] = []
-    type_ = index.secret_type(secret)
+    type_ = index.types.get(secret, "")
     warnings += [
         f"it is the token of ServiceAccount {index.ref(edge.target).name}: whoever holds a copy is locked out"
         for edge in index.uses(secret)

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.graph.model import Blocker, Stays, WebhookHold
+from etcdfix.graph.model import Blocker, ResourceContent, Stays, WebhookHold
 from etcdfix.graph.namespaces import NamespaceState
 from etcdfix.model.storagekey import CRD_PATH, StorageLayout, display
 from etcdfix.report.document import (
@@ -40,16 +40,24 @@ _PATIENCE: Final = {
     "ready": "The Node object {0} says that it is ready. Find out why its kubelet does not end the pod.",
     "unknown": "The state of the Node object {0} is not known.",
 }
+_BY_HAND: Final = (
+    "Take a finalizer off by hand only if its controller is gone for good: that skips what it guards."
+)
 _FORCED: Final = (
     " Without --dry-run=server the command forces the pod away and does not wait for its containers. Check first that "
     "they do not run, or two may write the same volume, and that no new pod of that name has come."
 )
 
 
+def api_of(content: ResourceContent) -> str:
+    """Return the name of the CustomResourceDefinition of a resource."""
+    return f"{content.resource}.{content.group}"
+
+
 def definition_steps(state: NamespaceState, layout: StorageLayout) -> Iterator[NamespaceStep]:
     """Yield how CustomResourceDefinitions come back without which objects are left behind."""
     for content in state.contents:
-        api = f"{content.resource}.{content.group}"
+        api = api_of(content)
         key = layout.path(f"{CRD_PATH}/{api}")
         many = counted(content.count, "object")
         if content.stays == Stays.CRD_UNREADABLE:
@@ -64,13 +72,11 @@ def definition_steps(state: NamespaceState, layout: StorageLayout) -> Iterator[N
 
 def api_steps(state: NamespaceState) -> Iterator[NamespaceStep]:
     """Yield what to do about APIs that do not answer, and hold every namespace."""
-    missing = [*state.missing_apis]
-    for api in missing[: min(state.unavailable_apis, MOST_STEPS)]:
-        action = f"Bring back the API {api}, or delete its APIService: {state.missing_apis[api]}"
+    for api, why in [*state.unavailable_apis.items()][:MOST_STEPS]:
+        action = f"Bring back the API {api}, or delete its APIService: {why}"
         note = "While discovery fails, no namespace of the cluster finishes."
         yield NamespaceStep(action, kubectl("get", "apiservices", api, "-o", "yaml"), note)
-    unknown = missing[state.unavailable_apis :][: state.unknown_apis]
-    if unknown:
+    if unknown := [*state.unknown_apis]:
         names = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
         action = f"Check that APIs answer whose APIService cannot be read: {names}"
         yield NamespaceStep(action, kubectl("api-resources"), "It names those that do not answer.")
@@ -78,8 +84,7 @@ def api_steps(state: NamespaceState) -> Iterator[NamespaceStep]:
 
 def webhook_steps(state: NamespaceState) -> Iterator[NamespaceStep]:
     """Yield a step for each Service that is missed, then the way on without it, once for each configuration."""
-    holds = state.webhooks
-    services = {hold.service.key: hold for hold in reversed(holds)}
+    services = {hold.service.key: hold for hold in reversed(state.webhooks)}
     for hold in [*services.values()][::-1][:MOST_STEPS]:
         which = f"Service {hold.service.namespace}/{hold.service.name}, {SERVICE_PROBLEMS[hold.problem]}"
         action, command = f"Bring back {which}", kubectl("apply", "-f", "FILE")
@@ -88,33 +93,33 @@ def webhook_steps(state: NamespaceState) -> Iterator[NamespaceStep]:
             command = kubectl("get", "pods,endpointslices", "-n", hold.service.namespace)
         note = "Its pods have to run, too. The next step is for a Service that does not come back."
         yield NamespaceStep(f"{action}: {webhook_name(hold)} asks it", command, note, hold.configuration.key)
-    groups = [[*members] for _, members in groupby(holds, key=lambda hold: hold.configuration.key)]
+    groups = [[*members] for _, members in groupby(state.webhooks, key=lambda hold: hold.configuration.key)]
     yield from map(_without, groups[:MOST_STEPS])
 
 
 def _without(holds: Sequence[WebhookHold]) -> NamespaceStep:
     """Return the way on without an answer that changes least, for the webhooks of one configuration."""
-    hold, ref, patch = holds[0], holds[0].configuration, []
+    hold, ref = holds[0], holds[0].configuration
     if not hold.webhook:
-        note = "API servers then change nothing but apiVersion; the next write drops fields that the other one lacks."
-        if hold.elsewhere:
-            note += f" Save {counted(hold.elsewhere, 'object')} of other namespaces first with etcdfix get."
+        action = f"Or set the conversion of {ref.kind} {ref.name} to None"
         command = kubectl("patch", ref.resource, ref.name, "--type=merge", "-p", _UNCONVERTED)
-        return NamespaceStep(
-            f"Or set the conversion of {ref.kind} {ref.name} to None", command, note, ref.key
+        note = (
+            "API servers then change nothing but apiVersion; the next write drops fields that the other version lacks. "
+            "Save the objects of other namespaces first with etcdfix get."
         )
+        return NamespaceStep(action, command, note, ref.key)
+    patch = []
     for one in holds:
         path = f"/webhooks/{one.position}"
         # Positions may have changed since: then nothing is patched.
         patch.append({"op": "test", "path": f"{path}/name", "value": one.webhook})
         patch.append({"op": "add", "path": f"{path}/failurePolicy", "value": "Ignore"})
-    return NamespaceStep(
-        f"Or let API servers go on without an answer: failurePolicy Ignore for {counted(len(holds), 'webhook')} of "
-        f"{ref.kind} {ref.name}",
-        kubectl("patch", ref.resource, ref.name, "--type=json", "-p", msgspec.json.encode(patch).decode()),
-        "What these would refuse is then allowed, until you set it to Fail again.",
-        ref.key,
-    )
+    webhooks = f"{counted(len(holds), 'webhook')} of {ref.kind} {ref.name}"
+    action = f"Or let API servers go on without an answer: failurePolicy Ignore for {webhooks}"
+    written = msgspec.json.encode(patch).decode()
+    command = kubectl("patch", ref.resource, ref.name, "--type=json", "-p", written)
+    note = "What these would refuse is then allowed, until you set it to Fail again."
+    return NamespaceStep(action, command, note, ref.key)
 
 
 def pod_steps(state: NamespaceState) -> Iterator[NamespaceStep]:
@@ -136,42 +141,27 @@ def pod_steps(state: NamespaceState) -> Iterator[NamespaceStep]:
 
 
 def finalizer_steps(state: NamespaceState) -> Iterator[NamespaceStep]:
-    """Yield whose controllers are waited for: of pods, of the rest, of the Namespace itself, and in a circle."""
+    """Yield whose controllers are waited for: of pods, of the rest, and of the Namespace itself."""
     if not state.terminating:
         return  # nobody was marked for deletion: finalizers that wait are in order
-    by_hand = (
-        "Take a finalizer off by hand only if its controller is gone for good: that skips what it guards."
-    )
     for stage in state.stages:
         held = [b for b in stage.blockers if b.reason == "finalizers"]
         if held:
-            first, names = (
-                held[0].object,
-                sorted({name for blocker in held for name in blocker.finalizers}),
-            )
+            first = held[0].object
+            names = ", ".join(sorted({name for blocker in held for name in blocker.finalizers})[:10])
             many = counted(stage.blocker_count, "object")
-            action = f"Check that the controllers of these finalizers run: {', '.join(names[:10])} ({many})"
+            action = f"Check that the controllers of these finalizers run: {names} ({many})"
             get = kubectl("get", first.full_resource, first.name, "-n", first.namespace, "-o", "yaml")
-            yield NamespaceStep(action, get, by_hand)
-    rings = {cycle.pod.key: cycle for cycle in reversed(state.cycles)}
-    for ring in [*rings.values()][::-1][:MOST_STEPS]:
-        pod = ring.pod
-        yield NamespaceStep(
-            f"End the cyclic wait of {pod} and {ring.object}: remove finalizer {ring.finalizer} from the pod, once "
-            "what it guards is safe",
-            kubectl("edit", "pod", pod.name, "-n", pod.namespace),
-            "Pods go first, and this one waits for what comes after it.",
-            pod.key,
-        )
-    if state.finalizers:
-        action = f"Check the controllers of the Namespace's metadata.finalizers: {', '.join(state.finalizers[:10])}"
-        yield NamespaceStep(action, kubectl("get", "namespace", state.name, "-o", "yaml"), by_hand)
-    if foreign := state.own_finalizers[len(state.finalizers) :]:
-        yield NamespaceStep(
-            f"Check the controllers of the Namespace's spec.finalizers: {', '.join(foreign[:10])}",
-            kubectl("replace", "--raw", f"/api/v1/namespaces/{state.name}/finalize", "-f", "FILE"),
-            f"{by_hand} FILE is the Namespace as JSON without that entry; leave kubernetes in.",
-        )
+            yield NamespaceStep(action, get, _BY_HAND)
+    if own := state.own_finalizers:
+        action = f"Check the controllers of the Namespace's own finalizers: {', '.join(own[:10])}"
+        command, note = kubectl("get", "namespace", state.name, "-o", "yaml"), _BY_HAND
+        if not state.finalizers:
+            command = kubectl("replace", "--raw", f"/api/v1/namespaces/{state.name}/finalize", "-f", "FILE")
+            note += (
+                " FILE is the Namespace as JSON without that entry of spec.finalizers; leave kubernetes in."
+            )
+        yield NamespaceStep(action, command, note)
 
 
 def look_again(name: str, *options: str) -> Command:
@@ -181,7 +171,7 @@ def look_again(name: str, *options: str) -> Command:
 
 SERVICE_PROBLEMS: Final = {
     "missing": "which does not exist",
-    "not-ready": "which has no ready endpoint",
+    "not-ready": "which has no endpoint that is known to be ready",
     "terminating": "whose namespace is being deleted",
 }
 """Why nobody answers a webhook, by :attr:`~etcdfix.graph.model.WebhookHold.problem`."""
@@ -234,34 +224,27 @@ class NamespaceReport(SourcedReport, frozen=True, kw_only=True):
     def _stakes(self) -> list[str]:
         """Return what its state does to the cluster, the worst first."""
         state = self.namespace
-        left, perhaps = (
-            counted(state.left_behind, "object"),
-            sum(content.count for content in state.contents if content.stays == Stays.CRD_UNREADABLE),
-        )
+        left, perhaps = state.count(Stays.NOT_SERVED), state.count(Stays.CRD_UNREADABLE)
         sure = "" if state.judged else "If no API server can read its object: "
+        frozen = (
+            f"{sure}NO namespace of the cluster is processed, for its object fails every LIST of namespaces."
+        )
+        gone = (
+            f"{counted(left, 'object')} in it WILL BE LEFT BEHIND: no CustomResourceDefinition serves them."
+        )
         order = (
             "A pod cannot be read or judged: the deletion may have no order, and the rest go before pods end."
         )
+        unread = f"{counted(perhaps, 'object')} in it MAY BE LEFT BEHIND: the CustomResourceDefinition cannot be read."
+        unknown = f"It is not known whether {counted(len(state.unknown_apis), 'API')} answers."
         said = (
-            (
-                state.frozen,
-                f"{sure}NO namespace of the cluster is processed, for its object fails every LIST of namespaces.",
-            ),
+            (state.frozen, frozen),
             (self.do_not_restart, self.do_not_restart),
-            (
-                state.left_behind,
-                f"{left} in it WILL BE LEFT BEHIND: no CustomResourceDefinition serves them.",
-            ),
+            (left, gone),
             (self.at_stake, self.at_stake),
             (state.order_lost, order),
-            (
-                perhaps,
-                f"{counted(perhaps, 'object')} in it MAY BE LEFT BEHIND: the CustomResourceDefinition cannot be read.",
-            ),
-            (
-                state.unknown_apis,
-                f"It is not known whether {counted(state.unknown_apis, 'API')} answers.",
-            ),
+            (perhaps, unread),
+            (state.unknown_apis, unknown),
         )
         return [told for holds, told in said if holds]
 
@@ -269,10 +252,14 @@ class NamespaceReport(SourcedReport, frozen=True, kw_only=True):
 _NUMBER: Final = Column("OBJECTS", kind=Kind.NUMBER)
 _GROUPS: Final = (_NUMBER, Column("WHAT HOLDS IT", folds=True), Column("WHERE", folds=True))
 _STAGES: Final = {
+    "elsewhere": "0. elsewhere",
     "unreadable": "1. unreadable",
     "pods": "2. pods",
     "rest": "3. rest",
-    "namespace": "4. the Namespace",
+}
+_LEFT: Final = {
+    Stays.CRD_UNREADABLE: "its CustomResourceDefinition cannot be read: left behind once API servers restart",
+    Stays.NOT_SERVED: "no CustomResourceDefinition: left behind when the namespace goes",
 }
 _NODES: Final = {
     "absent": "which has no Node object",
@@ -308,17 +295,14 @@ def _headline(report: NamespaceReport) -> str:
 
 def _why(report: NamespaceReport) -> list[str]:
     state = report.namespace
-    blocked, elsewhere = (
-        sum(content.unreadable for content in state.contents),
-        state.elsewhere_count,
-    )
-    pods = sum(blocker.reason == "node" for stage in state.stages for blocker in stage.blockers)
-    finalizers = sum(stage.blocker_count for stage in state.stages) - blocked - pods
+    blocked, elsewhere = state.stage("unreadable").blocker_count, state.stage("elsewhere").blocker_count
+    pods = sum(blocker.reason == "node" for blocker in state.blockers)
+    finalizers = sum(stage.blocker_count for stage in state.stages) - elsewhere - blocked - pods
     both = f" in it and {elsewhere} elsewhere" if elsewhere else " in it"
     parts = (
         (blocked, f"{counted(blocked, 'object')}{both} unreadable"),
         (not blocked and elsewhere, f"{counted(elsewhere, 'object')} elsewhere unreadable"),
-        (state.unavailable_apis, f"{counted(state.unavailable_apis, 'API')} missing"),
+        (state.unavailable_apis, f"{counted(len(state.unavailable_apis), 'API')} missing"),
         (state.webhooks, f"{counted(len(state.webhooks), 'webhook')} unanswered"),
         (pods, f"{counted(pods, 'pod')} that no kubelet ends"),
         (state.terminating and finalizers, f"{counted(finalizers, 'object')} held by finalizers"),
@@ -347,16 +331,20 @@ def _after(report: NamespaceReport) -> list[str]:
 
 def _grouped(report: NamespaceReport) -> tuple[list[Sequence[Cell]], int]:
     """Return what holds it, alike objects as one row, and how many objects there are."""
-    state = report.namespace
-    rows: list[Sequence[Cell]] = [*_alike(state.elsewhere, state.elsewhere_count, "elsewhere")]
-    held = state.elsewhere_count
-    rows += [(None, why, f"API {api}") for api, why in state.missing_apis.items()]
+    state, rows, held = report.namespace, list[Sequence[Cell]](), 0
+    apis = [*state.unavailable_apis.items(), *state.unknown_apis.items()]
+    rows += [(None, why, f"API {api}") for api, why in apis]
+    rows += [
+        (content.count, _LEFT[content.stays], api_of(content))
+        for content in state.contents
+        if content.stays in _LEFT
+    ]
     rows += [(None, _why_webhook(hold), webhook_name(hold)) for hold in state.webhooks]
     for stage in state.stages:
         # While nobody deletes the namespace, finalizers are in order.
         blockers = [b for b in stage.blockers if state.terminating or b.reason != "finalizers"]
         count = stage.blocker_count - len(stage.blockers) + len(blockers)
-        rows += _alike(blockers, count, "in it")
+        rows += _alike(blockers, count, "elsewhere" if stage.name == "elsewhere" else "in it")
         held += count
     if own := _own_finalizers(report):
         rows.append((None, f"finalizers {', '.join(own)}", "the Namespace itself"))
@@ -399,23 +387,16 @@ def _why_webhook(hold: WebhookHold) -> str:
     """Return which Service does not answer, and what waits for it."""
     service = f"{hold.service.namespace}/{hold.service.name}"
     verb = "holds" if hold.certain else "may hold"
-    if hold.resources:
-        more = ", …" if len(hold.resources) > 3 else ""
-        what = f"{', '.join(hold.resources[:3])}{more} ({counted(hold.count, 'object')} here)"
-    else:
-        what = f"every namespace: {counted(hold.elsewhere, 'object')} elsewhere"
+    more = ", …" if len(hold.resources) > 3 else ""
+    what = f"{', '.join(hold.resources[:3])}{more} ({counted(hold.count, 'object')} here)"
     return f"asks Service {service}, {SERVICE_PROBLEMS[hold.problem]}; {verb} {what}"
 
 
 def _details(report: NamespaceReport) -> Section:
-    named = [("0. elsewhere", b) for b in report.namespace.elsewhere]
-    named += [(_STAGES[stage.name], b) for stage in report.namespace.stages for b in stage.blockers]
-    return wide_table(
-        "Every object that holds it, in the order of KEP-5080",
-        ("STAGE", "WHY", "SINCE", "MESSAGE", "OBJECT"),
-        [
-            (stage, _why_held(b), b.terminating_since or None, b.message or None, str(b.object))
-            for stage, b in named
-        ],
-        "object",
-    )
+    rows = [
+        (_STAGES[stage.name], _why_held(b), b.terminating_since or None, b.message or None, str(b.object))
+        for stage in report.namespace.stages
+        for b in stage.blockers
+    ]
+    heading = "Every object that holds it, in the order of KEP-5080"
+    return wide_table(heading, ("STAGE", "WHY", "SINCE", "MESSAGE", "OBJECT"), rows, "object")

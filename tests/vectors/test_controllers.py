@@ -50,7 +50,8 @@ NOT_TOLD: Final = {
     "a race": 6,
     "is served": 7,
     "knows what was made before": 14,
-    "depends on it": 16,
+    "depends on it": 10,
+    "cannot be forecast": 6,
     "already being deleted": 1,
     "cannot be read: API servers that run": 2,
     "put back": 2,
@@ -216,12 +217,13 @@ class Forecast:
             return
         held, why = inside_held(state), ""
         own = bool(state.finalizers) or any(token != "kubernetes" for token in state.spec_finalizers)
-        others = {b.object.resource for b in state.elsewhere}
+        elsewhere, *inside = state.stages
+        others = {b.object.resource for b in elsewhere.blockers}
         if (
             not own
             and others == {"namespaces"}
             and state.terminating
-            and not any(s.blocker_count for s in state.stages)
+            and not any(stage.blockers for stage in inside)
         ):
             why = "already being deleted"
         said = Said.STAYS if own or held else Said.GOES
@@ -260,7 +262,7 @@ class Forecast:
 
 
 def inside_held(state: NamespaceState) -> bool:
-    return bool(any(s.blocker_count for s in state.stages) or state.elsewhere or state.unavailable_apis)
+    return bool(state.blockers or state.unavailable_apis)
 
 
 def default_policy(index: ImpactIndex, node: int) -> Propagation:
@@ -357,8 +359,8 @@ def test_every_obstacle_of_a_held_namespace_is_named() -> None:
         assert report is not None
         said = [
             report.namespace.stages,
-            report.namespace.elsewhere,
-            report.namespace.missing_apis,
+            report.namespace.unavailable_apis,
+            report.namespace.unknown_apis,
             report.plan,
         ]
         text = Encoder(RunOptions()).encode(said).decode()

@@ -10,10 +10,9 @@ from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.graph.assess import assess
 from etcdfix.graph.cluster import ClusterIndex
 from etcdfix.graph.deletion import forecast, refusal, usual_policy
-from etcdfix.graph.index import ImpactIndex
+from etcdfix.graph.index import UNDETERMINED, ImpactIndex
 from etcdfix.graph.model import Action, Collection, DeletionResult, Propagation
 from etcdfix.graph.namespaces import freed_by, is_served
-from etcdfix.graph.tables import UNDETERMINED
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import Outcome
 from etcdfix.model.storagekey import StorageCodec, display

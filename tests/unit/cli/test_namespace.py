@@ -1,4 +1,4 @@
-"""``etcdfix namespace``: states, stages, cycles, the plan, and the first screen."""
+"""``etcdfix namespace``: states, stages, the plan, and the first screen."""
 
 from __future__ import annotations
 
@@ -136,8 +136,9 @@ def test_what_cannot_be_read_elsewhere_comes_first(namespace: Namespace) -> None
     report = namespace.report(cluster)
     steps = deletions(report["plan"])
     assert [step["key"] for step in steps] == [other, elsewhere, here]
-    assert [entry["object"]["key"] for entry in report["namespace"]["elsewhere"]] == [other, elsewhere]
-    assert [entry["cause"] for entry in report["namespace"]["elsewhere"]] == ["protobuf-damaged"] * 2
+    blockers = report["namespace"]["stages"][0]["blockers"]
+    assert [entry["object"]["key"] for entry in blockers] == [other, elsewhere]
+    assert [entry["cause"] for entry in blockers] == ["protobuf-damaged"] * 2
     assert ["What is in it stays" in step["note"] for step in steps] == [True, False, False]
     empty = Cluster()
     empty.namespace("shop")
@@ -151,7 +152,7 @@ def test_what_the_server_shows_as_empty(namespace: Namespace) -> None:
     key = cluster.key("secrets", "shop", "empty")
     cluster.values[key] = b""
     report = namespace.report(cluster)
-    assert [b["reason"] for b in report["namespace"]["stages"][0]["blockers"]] == ["serves-empty"]
+    assert [b["reason"] for b in report["namespace"]["stages"][1]["blockers"]] == ["serves-empty"]
     assert report["plan"][0]["key"] == key
     assert "fails every LIST" not in report["plan"][0]["action"]
     cluster.values["/registry/namespaces/shop"] = b""
@@ -168,7 +169,7 @@ def test_the_namespace_and_its_pods_are_never_crowded_out(namespace: Namespace) 
     steps = [step["key"] for step in deletions(report["plan"])]
     assert (steps[:2], len(steps)) == ([key, pod], 21)
     assert any(step["action"].startswith("Then 982 more objects") for step in report["plan"])
-    assert report["namespace"]["stages"][0]["blockers"][0]["object"]["key"] == pod
+    assert report["namespace"]["stages"][1]["blockers"][0]["object"]["key"] == pod
 
 
 def test_a_deletion_says_which_risk_it_takes_and_what_goes_with_it(namespace: Namespace) -> None:
@@ -305,11 +306,7 @@ def test_a_namespace_that_was_not_seen_may_be_there(namespace: Namespace) -> Non
     cluster.add("gone.example.com/v1", "Widget", "w", "shop")
     source = MemorySource(cluster.values, problems=["page 7 is damaged"])
     report = namespace.report(source)
-    assert (report["state"], report["namespace"]["exists"], report["namespace"]["missing_apis"]) == (
-        "unknown",
-        None,
-        {},
-    )
+    assert (report["state"], report["namespace"]["exists"]) == ("unknown", None)
     commands = [step["command"] for step in report["plan"]]
     assert commands == ["kubectl get namespace shop", "etcdfix namespace shop"]
     ran = namespace(MemorySource(cluster.values, problems=["page 7 is damaged"]), "pay")
@@ -324,7 +321,8 @@ def test_pods_before_network_policies(namespace: Namespace) -> None:
     cluster.pod("web", finalizers=("example.com/wait-for-networkpolicy",), terminating=True)
     cluster.add("networking.k8s.io/v1", "NetworkPolicy", "deny", "shop")
     report = namespace.report(cluster)
-    assert [stage["name"] for stage in report["namespace"]["stages"]] == ["pods", "rest", "namespace"]
+    held = {stage["name"]: stage["blocker_count"] for stage in report["namespace"]["stages"]}
+    assert held == {"elsewhere": 0, "unreadable": 0, "pods": 1, "rest": 0}
     controller = report["plan"][0]
     assert "example.com/wait-for-networkpolicy (1 object)" in controller["action"]
 
@@ -387,7 +385,11 @@ def test_an_aggregated_api_holds_nothing_up(namespace: Namespace) -> None:
     cluster.add(f"{group}/v1", "Flunder", "f", "shop")
     cluster.add("v1", "Service", "server", "apis")
     report = namespace.report(cluster)
-    assert (report["state"], report["namespace"]["missing_apis"], report["plan"]) == ("terminating", {}, [])
+    assert (report["state"], report["namespace"]["unavailable_apis"], report["plan"]) == (
+        "terminating",
+        {},
+        [],
+    )
 
 
 def test_whether_an_api_answers_whose_service_cannot_be_read_is_not_known(namespace: Namespace) -> None:
@@ -398,8 +400,8 @@ def test_whether_an_api_answers_whose_service_cannot_be_read_is_not_known(namesp
     ran = namespace(cluster, "shop")
     assert (ran.code, "It is not known whether 1 API answers" in ran.out) == (1, True)
     report = namespace.report(cluster)
-    assert (report["namespace"]["unknown_apis"], report["namespace"]["unavailable_apis"]) == (1, 0)
-    assert list(report["namespace"]["missing_apis"]) == ["v1beta1.metrics.k8s.io"]
+    assert list(report["namespace"]["unknown_apis"]) == ["v1beta1.metrics.k8s.io"]
+    assert report["namespace"]["unavailable_apis"] == {}
     assert report["plan"][0]["command"] == "kubectl api-resources"
     cluster.namespace("shop")
     assert namespace(cluster, "shop").code == 0

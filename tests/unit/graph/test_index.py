@@ -17,10 +17,9 @@ from etcdfix.commands.namespace import concerns_namespace, namespace_report
 from etcdfix.commands.orphans import orphans_report
 from etcdfix.examine.one import Reading
 from etcdfix.graph import builder
+from etcdfix.graph import index as index_module
 from etcdfix.graph.cluster import ClusterIndex, index_cluster
-from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.kinds import Served, served_builtin
-from etcdfix.graph.tables import (
+from etcdfix.graph.index import (
     FINISHED,
     FOREGROUND,
     OPAQUE,
@@ -30,9 +29,11 @@ from etcdfix.graph.tables import (
     TERMINATING,
     UNDETERMINED,
     UNREADABLE,
+    ImpactIndex,
 )
+from etcdfix.graph.kinds import Kinds, Served
 from etcdfix.model.errors import SourceError
-from etcdfix.model.storagekey import StorageCodec, StorageLayout, builtin_directories
+from etcdfix.model.storagekey import StorageLayout, builtin_directories
 from etcdfix.sources.pages import Page
 from tests.support.breaking_in import Heard, heard
 from tests.support.impact_objects import NOW, Cluster, node_of, owner
@@ -141,7 +142,7 @@ def test_nobody_is_found_in_the_core_group_or_among_readable_kinds(cluster: Clus
 
 
 def test_guessing_is_bounded(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(builder, "_MOST_HOLDERS_OF_A_UID", 2)
+    monkeypatch.setattr(index_module, "_MOST_HOLDERS_OF_A_UID", 2)
     for name in ("a", "b", "w"):
         cluster.add("example.org/v1", "Widget", name, "shop", uid="same")
     cluster.pod("q", owners=(owner("Widget", "w", api_version="example.org/v1", uid="same"),))
@@ -363,31 +364,24 @@ def test_after_a_signal_at_any_moment_every_report_comes_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("group", "version", "kind", "minor", "served"),
+    ("api_version", "kind", "served"),
     [
-        ("apps", "v1", "Deployment", None, Served.YES),
-        ("apps", "v1", "Deployment", 36, Served.YES),
-        ("apps", "v1beta1", "Deployment", None, Served.NO),
-        ("apps", "v9", "Deployment", None, Served.NO),
-        ("apps", "v9", "Deployment", 99, Served.PERHAPS),
-        ("autoscaling", "v2", "HorizontalPodAutoscaler", 20, Served.NO),
-        ("autoscaling", "v2", "HorizontalPodAutoscaler", None, Served.YES),
-        ("policy", "v1beta1", "PodDisruptionBudget", None, Served.PERHAPS),
-        ("policy", "v1beta1", "PodDisruptionBudget", 24, Served.YES),
-        ("policy", "v1beta1", "PodDisruptionBudget", 25, Served.NO),
-        ("extensions", "v1beta1", "Ingress", 21, Served.YES),
-        ("extensions", "v1beta1", "Deployment", 17, Served.NO),
-        ("storage.k8s.io", "v1beta1", "VolumeAttributesClass", 31, Served.PERHAPS),
+        ("apps/v1", "Deployment", Served.YES),
+        ("apps/v1beta1", "Deployment", Served.NO),
+        ("apps/v9", "Deployment", Served.NO),
+        ("autoscaling/v2", "HorizontalPodAutoscaler", Served.YES),
+        ("policy/v1beta1", "PodDisruptionBudget", Served.PERHAPS),
+        ("extensions/v1beta1", "Ingress", Served.PERHAPS),
+        ("extensions/v1beta1", "Deployment", Served.NO),
     ],
 )
-def test_versions(group: str, version: str, kind: str, minor: int | None, served: Served) -> None:
-    assert served_builtin(group, version, kind, minor) is served
+def test_versions(api_version: str, kind: str, served: Served) -> None:
+    assert Kinds({}).of_owner(api_version, kind)[1] is served
 
 
-@pytest.mark.parametrize("minor", [None, 36])
-def test_what_is_stored_today_is_served(minor: int | None) -> None:
+def test_what_is_stored_today_is_served() -> None:
     for directory in builtin_directories():
-        if directory.codec in {StorageCodec.BUILTIN, StorageCodec.JSON_BUILTIN} and directory.version:
-            told = served_builtin(directory.group, directory.version, directory.kind, minor)
-            early = "alpha" in directory.version or "beta" in directory.version
-            assert told is (Served.PERHAPS if early else Served.YES), directory
+        group = f"{directory.group}/" if directory.group else ""
+        told = Kinds({}).of_owner(f"{group}{directory.version}", directory.kind)[1]
+        early = "alpha" in directory.version or "beta" in directory.version
+        assert told is (Served.PERHAPS if early else Served.YES), directory

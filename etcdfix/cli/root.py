@@ -98,6 +98,7 @@ class _Root(LazyGroup):
     package="etcdfix.cli",
     modules={
         **dict.fromkeys(("delete", "fix", "undo"), "changing"),
+        **dict.fromkeys(("compare", "copies", "doctor", "namespace"), "looking"),
         **dict.fromkeys(("version", "completion", "schema"), "about"),
     },
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

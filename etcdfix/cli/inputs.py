@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,8 +32,12 @@ _CONNECTION: Final = (
 )  # fmt: skip
 _OF_ETCD: Final = ("endpoints", "cacert", "cert", "key_file", "user")
 _NAMING: Final = (*_OF_ETCD, "snapshot", "kine", "manifest", "etcd_servers_overrides")
-_OF_ETCDCTL: Final = ("ETCDCTL_ENDPOINTS", "ETCDCTL_CACERT", "ETCDCTL_CERT", "ETCDCTL_KEY")
-_FILES: Final = {"--cacert": "cacert", "--cert": "cert", "--key": "key_file"}
+_OF_ETCDCTL: Final = {
+    "endpoints": "ETCDCTL_ENDPOINTS",
+    "cacert": "ETCDCTL_CACERT",
+    "cert": "ETCDCTL_CERT",
+    "key_file": "ETCDCTL_KEY",
+}
 NOTHING_NAMED: Final = ScopeRequest()
 _PATHS: Final = frozenset({"manifest", "kine", "encryption_config"})
 
@@ -83,31 +87,29 @@ def gather_inputs(
         ConfigurationError: Options contradict each other or make no sense, or what is named lies in several etcds.
     """
     options = _with_what_is_found(options)
-    manifest = _manifest_of(options)
-    connection = {name: options.get(name) for name in _CONNECTION}
+    origins = {name: _origin_of(name) for name, value in options.items() if value}
     named: str | None = options.get("etcd_servers_overrides")
-    overrides = (
-        parse_overrides(named) if named is not None else dict(manifest.overrides) if manifest else None
-    )
-    # Whoever names endpoints beside a manifest has all read from there.
-    several = _is_live(options) and bool(overrides) and (named is not None or not connection["endpoints"])
-    prefix, config = options.get("etcd_prefix"), options.get("encryption_config")
-    version: str | None = options.get("kubernetes_version")
-    release_source = _origin_of("--kubernetes-version", "kubernetes_version") if version else ""
+    overrides = parse_overrides(named) if named is not None else None
     main: str = options.get("main_endpoints") or ""
-    if manifest is not None:
-        connection["endpoints"] = connection["endpoints"] or ",".join(manifest.endpoints) or None
-        for name in _FILES.values():
-            connection[name] = connection[name] or getattr(manifest, name.removesuffix("_file"))
-        prefix = prefix if prefix is not None else manifest.etcd_prefix
+    # Whoever names endpoints beside a manifest has all read from there.
+    several = _is_live(options) and (named is not None or not options.get("endpoints"))
+    if options.get("manifest") is not None:
+        from etcdfix.inputs.manifest import load_manifest  # noqa: PLC0415 - needs YAML, only here
+
+        manifest = load_manifest(options["manifest"])
+        overrides = overrides if overrides is not None else dict(manifest.overrides)
         main = main or ",".join(manifest.endpoints)
-        config = config or manifest.encryption_config
-        release_source = release_source or ("--manifest" if manifest.kubernetes_version else "")
-        version = version or manifest.kubernetes_version
+        where = f"{options['manifest']} ({origins['manifest']})"
+        for name, value in _options_in(manifest).items():
+            if value and options.get(name) in ({None} if name == "etcd_prefix" else {None, ""}):
+                options[name], origins[name] = value, where
+    connection = {name: options.get(name) for name in _CONNECTION}
     if named is not None:
         main = main or connection["endpoints"] or ""
+    several = several and bool(overrides)
+    prefix = options.get("etcd_prefix")
     prefix = prefix if prefix is not None else DEFAULT_PREFIX
-    revision: int = options.get("revision") or 0
+    config, revision = options.get("encryption_config"), options.get("revision") or 0
     notices: list[str] = []
     own = ""
     if several and each_from_its_own and revision:
@@ -118,11 +120,11 @@ def gather_inputs(
     if several and not each_from_its_own:
         resources = scope.resources_in(StorageLayout(prefix), keys)
         if _choose_etcd(connection, overrides or {}, resources, notices):
-            flag = ("--etcd-servers-overrides", "etcd_servers_overrides")
-            own = _origin_of(*flag) if named is not None else "--manifest"
-    named_by = _origin_of("--revision", "revision")
-    if revision and named_by.startswith("variable"):
-        notices.append(f"read at revision {revision} ({named_by}): what was written later is not seen")
+            own = origins.get("etcd_servers_overrides", "--manifest")
+    if revision and origins["revision"].startswith("variable"):
+        notices.append(
+            f"read at revision {revision} ({origins['revision']}): what was written later is not seen"
+        )
     if options.get("no_encryption") and config is not None:
         raise ConfigurationError(
             f"--no-encryption, and {config} is named as the encryption configuration: one of them is wrong",
@@ -135,7 +137,7 @@ def gather_inputs(
         etcd_prefix=prefix,
         revision=revision,
         encryption_config=config,
-        kubernetes_minor=parse_kubernetes_version(version),
+        kubernetes_minor=parse_kubernetes_version(options.get("kubernetes_version")),
         kms_endpoints=_kms_endpoints(options.get("kms_endpoints") or ()),
         ask_kms=not options.get("no_kms"),
         no_encryption=bool(options.get("no_encryption")),
@@ -145,18 +147,23 @@ def gather_inputs(
         main_named=bool(options.get("main_endpoints")),
         overrides=overrides,
         each_from_its_own=several and each_from_its_own,
-        release_source=release_source,
+        release_source=origins.get("kubernetes_version", ""),
         manifest=options.get("manifest"),
-        origins=_origins(options, manifest, own),
+        origins=tuple(_told(origins, own, of_kine=options.get("kine") is not None)),
     )
 
 
-def _manifest_of(options: Mapping[str, Any]) -> Manifest | None:
-    if options.get("manifest") is None:
-        return None
-    from etcdfix.inputs.manifest import load_manifest  # noqa: PLC0415 - needs YAML, only here
-
-    return load_manifest(options["manifest"])
+def _options_in(manifest: Manifest) -> dict[str, Any]:
+    """Return what a manifest says, by the names of our options."""
+    return {
+        "endpoints": ",".join(manifest.endpoints),
+        "cacert": manifest.cacert,
+        "cert": manifest.cert,
+        "key_file": manifest.key,
+        "etcd_prefix": manifest.etcd_prefix,
+        "encryption_config": manifest.encryption_config,
+        "kubernetes_version": manifest.kubernetes_version,
+    }
 
 
 def _is_live(options: Mapping[str, Any]) -> bool:
@@ -238,12 +245,11 @@ def _with_what_is_found(options: dict[str, Any]) -> dict[str, Any]:
     """
     context = click.get_current_context(silent=True)
     command = context.command if context is not None else None
-    named = any(map(options.get, _NAMING)) or any(map(os.environ.get, _OF_ETCDCTL))
-    if not isinstance(command, Command) or command.changing or named:
-        return options
-    found = find_distributions(machine.ROOT)
+    named = any(map(options.get, _NAMING)) or any(map(os.environ.get, _OF_ETCDCTL.values()))
+    looks = isinstance(command, Command) and not command.changing
+    found = find_distributions(machine.ROOT) if looks and not named else []
     if not found:
-        return options
+        return dict(options)
     if len(found) > 1:
         both = " and ".join(f"{distribution.name} ({distribution.file})" for distribution in found)
         flags = " or ".join(distribution.flags for distribution in found)
@@ -257,32 +263,24 @@ def _with_what_is_found(options: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _origin_of(flag: str, name: str) -> str:
+def _origin_of(name: str) -> str:
     """Return where the value of an option was named."""
+    flag = "--key" if name == "key_file" else f"--{name.replace('_', '-')}"
     context = click.get_current_context(silent=True)
     source = context.get_parameter_source(name) if context is not None else None
     return f"variable {variable_of(flag)}" if source is ParameterSource.ENVIRONMENT else flag
 
 
-def _origins(options: Mapping[str, Any], manifest: Manifest | None, own: str) -> tuple[str, ...]:
-    """Return where endpoints, certificates and configuration were named, a line each, for a person to check."""
-
-    def origin(flag: str, name: str) -> str:
-        if options.get(name):
-            return _origin_of(flag, name)
-        if manifest is not None and getattr(manifest, name.removesuffix("_file")):
-            return f"{options['manifest']} ({_origin_of('--manifest', 'manifest')})"
-        variable = "ETCDCTL_" + flag.removeprefix("--").upper()
-        return f"variable {variable}" if variable in _OF_ETCDCTL and os.environ.get(variable) else ""
-
-    if options.get("kine") is not None:
-        found = {"data": _origin_of("--kine", "kine")}
+def _told(origins: dict[str, str], own: str, *, of_kine: bool) -> Iterator[str]:
+    """Yield where endpoints, certificates and configuration were named, a line each, for a person to check."""
+    named = {name: f"variable {one}" for name, one in _OF_ETCDCTL.items() if os.environ.get(one)} | origins
+    if of_kine:
+        yield f"data: {origins['kine']}"
     else:
-        endpoints = origin("--endpoints", "endpoints") or f"the default, {DEFAULT_ENDPOINT}"
-        files = (origin(flag, name) for flag, name in _FILES.items())
-        found = {
-            "endpoints": f"{own}; those of the main etcd: {endpoints}" if own else endpoints,
-            "certificates": ", ".join(dict.fromkeys(filter(None, files))),
-        }
-    found["configuration"] = origin("--encryption-config", "encryption_config")
-    return tuple(f"{what}: {where}" for what, where in found.items() if where)
+        endpoints = named.get("endpoints", f"the default, {DEFAULT_ENDPOINT}")
+        yield f"endpoints: {f'{own}; those of the main etcd: ' if own else ''}{endpoints}"
+        files = dict.fromkeys(named[name] for name in ("cacert", "cert", "key_file") if name in named)
+        if files:
+            yield f"certificates: {', '.join(files)}"
+    if "encryption_config" in named:
+        yield f"configuration: {named['encryption_config']}"

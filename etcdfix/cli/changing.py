@@ -67,11 +67,7 @@ from etcdfix.text.safetext import safe_text
 
 
 def require_reason(options: dict[str, Any]) -> None:
-    """Refuse an empty reason.
-
-    Raises:
-        click.UsageError: It says nothing.
-    """
+    """Refuse an empty reason."""
     if not str(options["reason"]).strip():
         raise click.UsageError("--reason is empty: say why, for the record")
 
@@ -134,12 +130,7 @@ def open_change(
     candidates: Sequence[Path] = (),
     through_the_api: bool = False,
 ) -> Iterator[OpenChange]:
-    """Read the options of a change and open etcd; an error is told in the form that was asked for.
-
-    Raises:
-        click.UsageError: Options contradict each other, or the reason is empty.
-        EtcdfixError: An option makes no sense, or etcd cannot be opened.
-    """
+    """Read the options of a change and open etcd; an error is told in the form that was asked for."""
     require_reason(options)
     require_output()
     teller = Teller(verb, options["output"], dry_run=options["dry_run"])

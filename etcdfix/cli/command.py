@@ -157,11 +157,7 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that the first word names.
-
-        Raises:
-            click.UsageError: There is none.
-        """
+        """Find the command that the first word names."""
         if args[0] != _HELP or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
         words = args[1:]

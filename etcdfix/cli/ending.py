@@ -68,11 +68,7 @@ def ending_early() -> Iterator[None]:
 
 
 def end_after(text: str) -> None:
-    """Let what runs inside :func:`ending_early` end once a duration in Go's syntax has passed; elsewhere just read it.
-
-    Raises:
-        ConfigurationError: It is no duration.
-    """
+    """Let what runs inside :func:`ending_early` end once a Go duration has passed; elsewhere just read it."""
     seconds = parse_timeout(text, "--timeout")
     if not _counting.get():
         return

@@ -55,11 +55,7 @@ def what_to_read(
 
 
 def configuration_of(inputs: Inputs) -> EncryptionConfiguration | None:
-    """Return the configuration that the options name, and say what is odd about either.
-
-    Raises:
-        ConfigurationError: It cannot be read, or makes no sense.
-    """
+    """Return the configuration that the options name, and say what is odd about either."""
     for notice in inputs.notices:
         say(notice)
     configuration = load_encryption(inputs)
@@ -82,9 +78,6 @@ def gather_inputs(
         scope: What is looked at; where it has an etcd of its own, that one is asked.
         keys: More of it.
         each_from_its_own: Everything is looked at, each resource in its own etcd.
-
-    Raises:
-        ConfigurationError: Options contradict each other or make no sense, or what is named lies in several etcds.
     """
     options = _with_what_is_found(options)
     origins = {name: _origin_of(name) for name, value in options.items() if value}
@@ -167,11 +160,7 @@ def _options_in(manifest: Manifest) -> dict[str, Any]:
 
 
 def _is_live(options: Mapping[str, Any]) -> bool:
-    """Say whether a live etcd is read.
-
-    Raises:
-        ConfigurationError: Two sources are named, or what goes with another one.
-    """
+    """Say whether a live etcd is read."""
     given = [f"--{name}" for name in ("snapshot", "kine") if options.get(name) is not None]
     context = click.get_current_context(silent=True)
     for name in _OF_ETCD if given and context is not None else ():
@@ -206,11 +195,7 @@ def _kms_endpoints(texts: Sequence[str]) -> dict[str, str]:
 def _choose_etcd(
     connection: dict[str, Any], overrides: Overrides, resources: Sequence[str], notices: list[str]
 ) -> bool:
-    """Name the etcd of the resources in question, and say whether it is not the main one; tell what is not read.
-
-    Raises:
-        ConfigurationError: They lie in several.
-    """
+    """Name the etcd of the resources in question, and say whether it is not the main one; tell what is not read."""
     by_etcd: dict[tuple[str, ...], str] = {}
     for resource in resources:
         by_etcd.setdefault(servers_of(overrides, resource), resource)
@@ -239,9 +224,6 @@ def _with_what_is_found(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options with what a distribution on this machine says of its data, where nothing names any.
 
     Only for a command that looks: a change rests on nothing that was only found.
-
-    Raises:
-        ConfigurationError: Two distributions fit, or the files of one are not as they have to be.
     """
     context = click.get_current_context(silent=True)
     command = context.command if context is not None else None

@@ -37,11 +37,7 @@ def is_key(word: str) -> bool:
 
 
 def named_key(word: str) -> bytes:
-    """Return the key that a word names, as it is or as ``base64:…``.
-
-    Raises:
-        ConfigurationError: It says that it is base64, and is not, or is of nothing.
-    """
+    """Return the key that a word names, as it is or as ``base64:…``."""
     if not is_base64(word):
         return word_bytes(word)
     try:
@@ -54,11 +50,7 @@ def named_key(word: str) -> bytes:
 
 
 def wanted_namespace(options: dict[str, Any], *, key: bool = False) -> str | None:
-    """Return the one namespace that was named for objects, None for none.
-
-    Raises:
-        ConfigurationError: Several were named, or one that none can have, or one beside a key.
-    """
+    """Return the one namespace that was named for objects, None for none."""
     everywhere: bool = options["all_namespaces"]
     namespaces: tuple[str, ...] = options["namespaces"]
     source = click.get_current_context().get_parameter_source(
@@ -80,21 +72,13 @@ def wanted_namespace(options: dict[str, Any], *, key: bool = False) -> str | Non
 
 
 def wanted_object(word: str, options: dict[str, Any]) -> bytes | ObjectWord:
-    """Return what a command of one object was given, KEY or TYPE/NAME.
-
-    Raises:
-        ConfigurationError: The word names nothing, or a namespace was given beside a key.
-    """
+    """Return what a command of one object was given, KEY or TYPE/NAME."""
     namespace = wanted_namespace(options, key=is_key(word))
     return named_key(word) if is_key(word) else parse_object(word, namespace or "")
 
 
 def wanted_scope(options: dict[str, Any]) -> ScopeRequest:
-    """Return what a command was given that looks at many; a word may be a key, as ``base64:…``.
-
-    Raises:
-        ConfigurationError: What should be base64 is not, or a word names nothing.
-    """
+    """Return what a command was given that looks at many; a word may be a key, as ``base64:…``."""
     scope, namespaces = options["scope"], () if options["all_namespaces"] else options["namespaces"]
     source = click.get_current_context().get_parameter_source("namespaces")
     if namespaces and source is ParameterSource.ENVIRONMENT:
@@ -117,7 +101,6 @@ def one_key(key: str, options: dict[str, Any]) -> bytes:
         options: What click collected, the storage prefix among it.
 
     Raises:
-        ConfigurationError: Not base64.
         RefusedByRule: It is no complete key.
     """
     whole = "name exactly one key, in full"

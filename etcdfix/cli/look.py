@@ -118,12 +118,7 @@ def record_paths(options: dict[str, Any]) -> RecordPaths:
 
 
 def api_access(options: dict[str, Any]) -> APIAccess | None:
-    """Return which API servers to ask, None for none.
-
-    Raises:
-        click.UsageError: Servers were named, and nothing says as whom to ask them.
-        ConfigurationError: One of them is no address.
-    """
+    """Return which API servers to ask, None for none."""
     servers = tuple(parse_server_url(url) for url in options.get("servers", ()))
     if options["kubeconfig"] is not None:
         return APIAccess(options["kubeconfig"], options["context"], servers)
@@ -133,11 +128,7 @@ def api_access(options: dict[str, Any]) -> APIAccess | None:
 
 
 def where_to_look(options: dict[str, Any]) -> Places:
-    """Return where else copies are looked for.
-
-    Raises:
-        ConfigurationError: The options make no sense.
-    """
+    """Return where else copies are looked for."""
     from etcdfix.copies.search import Places  # noqa: PLC0415 - few look for copies
 
     rescued = options["rescued"]
@@ -181,7 +172,6 @@ def report_place(
         of_a_plan: The file gets mode 0600; as JSON it may replace a plan.
 
     Raises:
-        ConfigurationError: It cannot be written, or what stands there may not be replaced.
         OSError: What was written could not take its name in the end.
     """
     output_file: Path | None = options["output_file"]
@@ -227,11 +217,7 @@ class Look(msgspec.Struct, kw_only=True):
         return report_exit_code(report, ended)
 
     def index(self, keep: Keep, make: Callable[[ClusterIndex], T]) -> tuple[ClusterIndex, T]:
-        """Look at who refers to whom, everywhere; return it with what is made of it, once more if ended meanwhile.
-
-        Raises:
-            SourceError: Nothing could be read, or no key lies below the storage prefix.
-        """
+        """Look at who refers to whom, everywhere; return it with what is made of it, once more if ended meanwhile."""
         from etcdfix.graph.cluster import index_cluster  # noqa: PLC0415 - few need it
 
         request = self.inputs.reading(self.configuration)
@@ -254,7 +240,6 @@ def refuse_unseen(what: str, problems: Sequence[str], ended: EndedEarly | None) 
 
     Raises:
         EndedEarly: The look was ended before.
-        SourceError: Not everything could be read.
     """
     if ended is not None:
         raise ended
@@ -285,10 +270,6 @@ def open_look(
         besides: Further files, over which no report is written.
         places: Where copies are looked for; candidate configurations among them examine values, too.
         of_a_plan: The report is a plan.
-
-    Raises:
-        ConfigurationError: Options make no sense.
-        SourceError: Nothing can be read.
     """
     given, configuration = what_to_read(options, scope, keys=keys, each_from_its_own=each_from_its_own)
     candidates = [named.path for named in places if named.place is Place.CANDIDATE]

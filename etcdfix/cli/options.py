@@ -233,11 +233,7 @@ place_options = option_group(backup_dirs_option, audit_log_option, syslog_option
 
 
 def _require_there(option: str, named: Named) -> None:
-    """Refuse a file or directory that is not there, before anything is opened.
-
-    Raises:
-        ConfigurationError: It is not.
-    """
+    """Refuse a file or directory that is not there, before anything is opened."""
     if named.place not in TO_LOOK_IN or named.path == STANDARD_INPUT or is_key_text(named.what):
         return
     try:

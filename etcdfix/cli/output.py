@@ -122,11 +122,7 @@ def say_lines(lines: Iterable[str]) -> None:
 
 
 def require_output() -> None:
-    """Refuse to begin where nobody could read what it comes to.
-
-    Raises:
-        ConfigurationError: Standard output is closed.
-    """
+    """Refuse to begin where nobody could read what it comes to."""
     if sys.stdout is None:
         raise ConfigurationError("standard output is closed", hint="send it to a file, or to /dev/null")
 

@@ -81,8 +81,6 @@ def compare_members(
     """Compare what the members of an etcd hold themselves, at one revision that each has; 0 for the newest.
 
     Raises:
-        ConfigurationError: A resource does not exist.
-        SourceError: etcd cannot be asked at all.
         MemberListUnusable: The member list cannot be true.
     """
     with ExitStack() as stack:
@@ -130,12 +128,7 @@ def compare_sources(
     plugins: KMSPlugins | None = None,
     progress: Progress = no_progress,
 ) -> tuple[ComparisonReport, EndedEarly | None]:
-    """Compare two points in time: a snapshot with a later one, or with what is there now.
-
-    Raises:
-        ConfigurationError: A resource does not exist.
-        SourceError: One of them cannot be read at all.
-    """
+    """Compare two points in time: a snapshot with a later one, or with what is there now."""
     sources = [earlier, later]
     examiners = [Examiner.of_cluster(source, reading, plugins) for source in sources]
     custom = dict.fromkeys(found for examiner in examiners for found in examiner.readers.custom_directories())
@@ -184,11 +177,7 @@ class Comparison:
         self._rows: SortedRows[KeyDifference] = SortedRows(KeyDifference)
 
     def walk(self, ranges: Sequence[KeyRange], progress: Progress) -> None:
-        """Compare every key in some ranges.
-
-        Raises:
-            SourceError: There is no room for what differs.
-        """
+        """Compare every key in some ranges."""
         denied: list[bytes] = []
         streams = [
             side.values(ranges, denied, no_progress if at else progress) for at, side in enumerate(self.sides)

@@ -88,11 +88,7 @@ class Doctor:
     _do_not_restart: str = ""
 
     def examine(self) -> DoctorReport:
-        """Make every check, and return what was found.
-
-        Raises:
-            ConfigurationError: Options or files that they name make no sense.
-        """
+        """Make every check, and return what was found."""
         with self._stack:
             checks = [check for name, make in self._checks() for check in self._made(name, make)]
             return DoctorReport(

@@ -91,11 +91,7 @@ class GetResult(msgspec.Struct, kw_only=True):
 def find(
     source: Source, request: GetRequest, examiner: Examiner, found: set[tuple[str, str]]
 ) -> Iterable[StoredValue]:
-    """Return what is stored under the keys that are meant; ``found`` takes resource and name of each.
-
-    Raises:
-        ConfigurationError: A resource does not exist; before anything is read.
-    """
+    """Return what is stored under the keys that are meant; ``found`` takes resource and name of each."""
     if request.key is not None:
         return filter(None, map(source.get, [request.key]))
     known = [*request.layout.directories(), *examiner.readers.custom_directories()]
@@ -126,12 +122,7 @@ def run_get(
     *,
     plugins: KMSPlugins | None = None,
 ) -> GetResult:
-    """Write what was asked for; the output is not ended when something was lost midway.
-
-    Raises:
-        ConfigurationError: The resource does not exist.
-        SourceError: Nothing could be read.
-    """
+    """Write what was asked for; the output is not ended when something was lost midway."""
     examiner, result = Examiner.of_cluster(source, request, plugins), GetResult()
     viewer = Viewer(examiner, reveal=request.reveal, omit_managed_fields=request.omit_managed_fields)
     found_names: set[tuple[str, str]] = set()

@@ -162,12 +162,7 @@ class Inputs(msgspec.Struct, frozen=True):
 
 
 def open_source(inputs: Inputs, *, say: Say) -> Source:
-    """Open the file or connect to etcd; say what makes the connection less than safe.
-
-    Raises:
-        SourceError: It cannot be read.
-        ConfigurationError: The connection options make no sense.
-    """
+    """Open the file or connect to etcd; say what makes the connection less than safe."""
     if inputs.snapshot is not None:
         from etcdfix.sources.snapshot import SnapshotSource
 
@@ -238,11 +233,7 @@ def nothing_examined(prefix: str, suggested: Sequence[str], problems: Sequence[s
 
 
 def load_encryption(inputs: Inputs) -> EncryptionConfiguration | None:
-    """Read the EncryptionConfiguration, if one was named.
-
-    Raises:
-        ConfigurationError: It breaks one of the API server's rules.
-    """
+    """Read the EncryptionConfiguration, if one was named."""
     if inputs.encryption_config is None:
         return None
     from etcdfix.encryption.config import load_configuration
@@ -256,9 +247,6 @@ def open_plugins(
     """Return the KMS plugins of the configurations, none of them asked yet; None where none is to be asked.
 
     A provider that several have is one.
-
-    Raises:
-        ConfigurationError: ``--kms-endpoint`` names no KMS provider of any configuration, or no socket.
     """
     known = {name for configuration in configurations for name in _kms_names(configuration)}
     for name in inputs.kms_endpoints:
@@ -278,11 +266,7 @@ def open_plugins(
 def open_examiner(
     source: Source, inputs: Inputs, configuration: EncryptionConfiguration | None
 ) -> Iterator[Examiner]:
-    """Return what examines the values of a cluster under a configuration, with its KMS plugins.
-
-    Raises:
-        SourceError: The CRDs of the cluster cannot be read.
-    """
+    """Return what examines the values of a cluster under a configuration, with its KMS plugins."""
     from etcdfix.examine.one import Examiner
 
     with open_plugins(inputs, configuration) as plugins:
@@ -291,12 +275,7 @@ def open_examiner(
 
 @contextmanager
 def open_candidates(source: Source, inputs: Inputs, paths: Iterable[Path]) -> Iterator[Candidates]:
-    """Return what examines values under each candidate configuration, with the endpoints of its own plugins.
-
-    Raises:
-        ConfigurationError: A configuration breaks one of the API server's rules.
-        SourceError: The CRDs of the cluster cannot be read.
-    """
+    """Return what examines values under each candidate configuration, with the endpoints of its own plugins."""
     with contextlib.ExitStack() as stack:
         candidates: Candidates = {}
         for path in paths:
@@ -308,11 +287,7 @@ def open_candidates(source: Source, inputs: Inputs, paths: Iterable[Path]) -> It
 
 
 def without_candidates(inputs: Inputs, paths: Sequence[Path]) -> Inputs:
-    """Return the inputs without the endpoints of plugins that only candidate configurations have.
-
-    Raises:
-        ConfigurationError: A configuration breaks one of the API server's rules.
-    """
+    """Return the inputs without the endpoints of plugins that only candidate configurations have."""
     if not paths or not inputs.kms_endpoints:
         return inputs
     here, *others = (
@@ -362,8 +337,6 @@ def open_cluster(
 
     Raises:
         RefusedByRule: The source is kine; or etcdfix itself made the EncryptionConfiguration.
-        ConfigurationError: Options or the EncryptionConfiguration make no sense.
-        SourceError: etcd cannot be reached.
     """
     from etcdfix.remediation.cluster import Cluster
     from etcdfix.sources.kine import KineSource
@@ -423,12 +396,7 @@ def _kine(where: str) -> RefusedByRule:
 def connect_for_intents(
     inputs: Inputs, intents: Iterable[Record], *, say: Say
 ) -> tuple[Datastore, ClusterIdentity]:
-    """Open what the intents were about and say which cluster it is; their backups may tell where it does not.
-
-    Raises:
-        ConfigurationError: Options or the EncryptionConfiguration make no sense.
-        SourceError: It cannot be read.
-    """
+    """Open what the intents were about and say which cluster it is; their backups may tell where it does not."""
     from etcdfix.examine.one import Examiner
     from etcdfix.remediation.cluster import Cluster, find_cluster
     from etcdfix.sources.kine import KineSource

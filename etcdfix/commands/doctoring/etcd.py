@@ -61,11 +61,7 @@ def told_by(error: EtcdfixError | CallFailed, otherwise: str, state: State = Sta
 
 
 def ask_endpoints(connection: EtcdConnection) -> list[MemberStatus | EtcdfixError | None]:
-    """Ask each endpoint by itself, side by side, what its member says; None where it says nothing in time.
-
-    Raises:
-        ConfigurationError: An endpoint or a TLS file makes no sense.
-    """
+    """Ask each endpoint by itself, side by side, what its member says; None where it says nothing in time."""
     seconds = 2 * connection.dial_timeout_seconds + _LOGIN_REQUESTS * connection.command_timeout_seconds + 10
     calls = [partial(_status, replace(connection, endpoints=(text,))) for text in connection.endpoints]
     asked: list[MemberStatus | EtcdfixError | None] = []

@@ -35,11 +35,7 @@ _ENVELOPED: Final = frozenset({Cause.NO_CONFIGURATION, Cause.UNKNOWN_ENVELOPE})
 def count_keys(
     source: Source, examiner: Examiner, reading: Reading, progress: Progress, helpers: Helpers | None
 ) -> tuple[Summary, Ending]:
-    """Examine everything, and count what each encryption key opens.
-
-    Raises:
-        SourceError: Nothing could be read.
-    """
+    """Examine everything, and count what each encryption key opens."""
     tally = Tally(past=reading.run.of_the_past)
     ending = examine_all(
         examiner,

@@ -145,7 +145,6 @@ def check_kubeconfig(api: APIAccess, cluster: ClusterIdentity | None) -> Iterato
 
     Raises:
         AuthorizationRefused: Anything but a clear yes.
-        ConfigurationError: The kubeconfig cannot be used, or the client is not installed.
     """
     seconds = DEFAULT_TIMEOUT_SECONDS
     with closing(open_access(api, timeout_seconds=seconds, request_seconds=seconds / 3)) as access:

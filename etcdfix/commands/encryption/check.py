@@ -34,9 +34,6 @@ def check_files(paths: Sequence[Path]) -> EncryptionCheckReport:
     """Return what is wrong with each file, and what several files do otherwise.
 
     Files are compared only where API servers take all of them.
-
-    Raises:
-        ConfigurationError: One cannot be read, or cannot be decoded.
     """
     files: list[ReportConfiguration] = []
     found: dict[object, CheckFinding] = {}

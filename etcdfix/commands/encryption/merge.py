@@ -24,11 +24,7 @@ from etcdfix.report.origin import TOOL, shown_file, shown_word, timestamp
 
 
 def require_new(output: Path, audit_log: Path | None) -> None:
-    """See that the output is a file that is not there yet: it holds keys, and the one it replaced may be the last copy.
-
-    Raises:
-        ConfigurationError: It is there, or is no file; or it is the audit log, or a file beside it that belongs to it.
-    """
+    """Refuse an output that is there already: it holds keys, and the file it replaced may be the last copy."""
     log = log_path(audit_log)
     taken = (log.with_name(log.name + suffix) for suffix in ("", HEAD_SUFFIX, RESERVE_SUFFIX))
     if str(output) == "-":
@@ -54,7 +50,6 @@ def merge_files(
     Without an ``audit_log`` the default one is used where it can be written.
 
     Raises:
-        ConfigurationError: A file is refused by API servers, or no single one reads what all of them read.
         RemediationRefused: The audit log that was named, or its directory, is not safe. Nothing was written.
         AuditError: The record could not be made durable. Nothing was written.
     """

@@ -90,8 +90,6 @@ def recover_configurations(
         All of it, and what ended the look early.
 
     Raises:
-        ConfigurationError: The scope names something that does not exist; or another file has one of the names.
-        SourceError: Nothing can be read under the prefix of the bootstrap data.
         RemediationRefused: The directory, or the audit log that was named, is not safe; or a file cannot be written.
         AuditError: The record could not be made durable in the audit log that was named: nothing was written.
     """

@@ -75,12 +75,7 @@ def try_candidates(
     progress: Progress = no_progress,
     jobs: Jobs = 1,
 ) -> tuple[EncryptionTryReport, EndedEarly | None]:
-    """Find what does not open today, and try every candidate on it; return what ended the look early, too.
-
-    Raises:
-        ConfigurationError: The scope names something that does not exist.
-        SourceError: Nothing could be read.
-    """
+    """Find what does not open today, and try every candidate on it; return what ended the look early, too."""
     today = Examiner.of_cluster(source, request, plugins)
     examiners = [_examiner_of(candidate, source, request, today) for candidate in request.candidates]
     cluster = today.kube_system_uid(source)

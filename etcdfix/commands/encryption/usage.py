@@ -66,7 +66,6 @@ def encryption_usage(
     """Look at every value once, and at what else may need an encryption key; return what ended the look early, too.
 
     Raises:
-        SourceError: Nothing could be read.
         BackupUnreadable: A backup directory cannot be listed.
     """
     examiner = Examiner.of_cluster(source, request, plugins)

@@ -62,12 +62,7 @@ def what_if(
     plugins: KMSPlugins | None = None,
     progress: Progress = no_progress,
 ) -> tuple[WhatIfReport, EndedEarly | None]:
-    """Examine every value under today's configuration and a new one; return what ended that early, too.
-
-    Raises:
-        ConfigurationError: Nobody said which configuration is today's.
-        SourceError: Nothing could be read.
-    """
+    """Examine every value under today's configuration and a new one; return what ended that early, too."""
     if request.configuration is None and not request.no_encryption:
         raise ConfigurationError(
             "what changes can be told only from today's configuration",

@@ -52,11 +52,7 @@ class DeploymentRequest(Reading, frozen=True, kw_only=True):
 def why_not_whole(
     source: Source, layout: StorageLayout, ending: Ending, objects: int, *, everything: bool = True
 ) -> list[str]:
-    """Return why a pass that saw so many objects did not see everything, or all of its scope.
-
-    Raises:
-        SourceError: It saw none of everything, and nothing ended it early.
-    """
+    """Return why a pass that saw so many objects did not see everything, or all of its scope."""
     problems = [*source.problems, *ending.problems, *ending.lost]
     if ending.ended is not None:
         problems.append(f"{ending.ended.reason} before the end")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import hashlib
@@ -36,15 +37,19 @@ UNPACK_SLACK: Final = 64 << 20
 _BLOCK: Final = 1 << 20
 _MAPPED_BLOCK: Final = 128 << 20
 _GZIP_MAGIC: Final = b"\x1f\x8b"
+_PACKED_PIECE: Final = 16 << 10
+"""So much of a gzip file is unpacked at a time: at most a thousand times as much comes of it."""
+
+_UNPACK_FIRST: Final = "unpack it first; gzip is read as it is"
 _OTHER_MAGICS: Final = (
-    (b"\x28\xb5\x2f\xfd", "zstd-compressed data"),
-    (b"\xfd7zXZ\x00", "xz-compressed data"),
-    (b"BZh", "bzip2-compressed data"),
-    (b"\x04\x22\x4d\x18", "lz4-compressed data"),
-    (b"PK\x03\x04", "a ZIP archive"),
+    (SQLITE_MAGIC, "a SQLite database, as k3s has one", "name it with --kine FILE"),
+    (b"\x28\xb5\x2f\xfd", "zstd-compressed data", _UNPACK_FIRST),
+    (b"\xfd7zXZ\x00", "xz-compressed data", _UNPACK_FIRST),
+    (b"BZh", "bzip2-compressed data", _UNPACK_FIRST),
+    (b"\x04\x22\x4d\x18", "lz4-compressed data", _UNPACK_FIRST),
+    (b"PK\x03\x04", "a ZIP archive", _UNPACK_FIRST),
 )
 _MADV_POPULATE_READ: Final = 22  # linux/mman.h; the mmap module does not name it
-_CONTROLS: Final = bytes(byte for byte in (*range(0x20), 0x7F) if byte not in b"\t\n\f\r\x1b")
 
 
 class Integrity(NamedTuple):
@@ -126,22 +131,19 @@ class DatabaseFile:
             raise _no_temporary_file(self.path, directory, error) from error
         limit = status.f_bavail * status.f_frsize // FREE_SPACE_SHARE
         reason = f"half of the free space in {directory}"
-        total = 0
-        promised = False
-        looked = bytearray()
+        total, damage = 0, list[str]()
+        start: bytearray | None = bytearray()
         try:
-            stream = _Gunzip(packed)
-            while block := stream.read():
+            for block in _unpacked(packed, damage):
                 total += len(block)
-                if not promised:
-                    looked += block
-                    if len(looked) >= 2 * MAX_PAGE_SIZE:
-                        promised = True
-                        size = max(meta.page_size * meta.high_water for meta in self._metas(bytes(looked)))
+                if start is not None:
+                    start += block
+                    if len(start) >= 2 * MAX_PAGE_SIZE:
+                        size = max(meta.page_size * meta.high_water for meta in self._metas(bytes(start)))
+                        start = None
                         if size + UNPACK_SLACK < limit:
                             limit = size + UNPACK_SLACK
                             reason = f"the {size} bytes that its meta page promises, and {UNPACK_SLACK} more"
-                        looked.clear()
                 if total > limit:
                     break
                 unpacked.write(block)
@@ -158,8 +160,7 @@ class DatabaseFile:
                 f"{self.path}: unpacks to more than {limit} bytes ({reason}): no snapshot, or no room for it",
                 hint="unpack it yourself with gunzip, or point TMPDIR at a directory with more room",
             )
-        if stream.problem:
-            self.problems.append(f"{self.path.name}: {stream.problem}")
+        self.problems += [f"{self.path.name}: {problem}" for problem in damage]
         packed.close()
         self._file = unpacked
 
@@ -319,61 +320,40 @@ class DatabaseFile:
         self._file.close()
 
 
-class _Gunzip:
-    """Unpack gzip block by block and keep what came out before the damage, unlike :mod:`gzip`."""
-
-    def __init__(self, packed: IO[bytes]) -> None:
-        self._packed = packed
-        self._inflater = zlib.decompressobj(wbits=31)
-        self._input = b""
-        self.problem = ""
-
-    def read(self) -> bytes:
-        """Return the next block, at most 1 MiB; empty at the end, and then :attr:`problem` is set if need be."""
-        while not self.problem:
-            try:
-                self._input = self._input or self._packed.read(_BLOCK)
-            except OSError as error:
-                self.problem = f"the gzip data cannot be read further: {error.strerror or error}"
-                return b""
-            at_end = not self._input
-            if self._inflater.eof:
-                # gzip files may consist of several members, and be padded with zeros (RFC 1952, gzip(1)).
-                self._input = self._input.lstrip(b"\x00")
-                if at_end:
-                    return b""
-                if not _GZIP_MAGIC.startswith(self._input[:2]):
-                    self.problem = "what follows the end of the gzip data is no gzip data and was ignored"
-                    return b""
-                if self._input:
-                    self._inflater = zlib.decompressobj(wbits=31)
-                continue
-            block = self._inflate()
-            if block:
-                return block
-            if at_end and not self._inflater.eof:
-                self.problem = f"the gzip data is cut: it ends after {self._packed.tell()} bytes, mid-stream"
-        return b""
-
-    def _inflate(self) -> bytes:
-        before = self._inflater.copy()
-        data = self._input
+def _unpacked(packed: IO[bytes], problems: list[str]) -> Iterator[bytes]:
+    """Unpack gzip and yield what comes out before any damage, unlike :mod:`gzip`; add why that is not all."""
+    inflater = zlib.decompressobj(wbits=31)
+    while True:
         try:
-            # Empty input is right, too: output may be pending that did not fit into the last block.
-            block = self._inflater.decompress(data, _BLOCK)
-        except zlib.error as error:
-            self.problem = f"the gzip data is damaged: {str(error).rpartition(': ')[2]}"
-        else:
-            self._input = self._inflater.unused_data if self._inflater.eof else self._inflater.unconsumed_tail
-            return block
-        # zlib drops what the failing call made before the damage: feed it again byte by byte.
-        blocks: list[bytes] = []
-        for index in range(len(data)):
+            piece = packed.read(_PACKED_PIECE)
+        except OSError as error:
+            problems.append(f"the gzip data cannot be read further: {error.strerror or error}")
+            return
+        if not piece:
+            break
+        while piece:
+            if inflater.eof:
+                # gzip files may consist of several members, and be padded with zeros (RFC 1952, gzip(1)).
+                piece = piece.lstrip(b"\x00")
+                if not _GZIP_MAGIC.startswith(piece[:2]):
+                    problems.append("what follows the end of the gzip data is no gzip data and was ignored")
+                    return
+                if not piece:
+                    break
+                inflater = zlib.decompressobj(wbits=31)
+            before = inflater.copy()
             try:
-                blocks.append(before.decompress(data[index : index + 1]))
-            except zlib.error:
-                break
-        return b"".join(blocks)
+                yield inflater.decompress(piece)
+            except zlib.error as error:
+                problems.append(f"the gzip data is damaged: {str(error).rpartition(': ')[2]}")
+                # zlib drops what the failing call made before the damage: feed it again byte by byte.
+                with contextlib.suppress(zlib.error):
+                    for at in range(len(piece)):
+                        yield before.decompress(piece[at : at + 1])
+                return
+            piece = inflater.unused_data
+    if not inflater.eof:
+        problems.append(f"the gzip data is cut: it ends after {packed.tell()} bytes, mid-stream")
 
 
 def _open_regular(path: Path) -> IO[bytes]:
@@ -399,36 +379,13 @@ def _open_regular(path: Path) -> IO[bytes]:
 
 
 def _not_a_database(path: Path, start: bytes, reason: str) -> NotASnapshot:
-    if start.startswith(SQLITE_MAGIC):
-        return NotASnapshot(
-            f"{path}: a SQLite database, as k3s has one, not an etcd database",
-            hint="name it with --kine FILE",
-        )
-    for magic, what in _OTHER_MAGICS:
+    for magic, what, hint in _OTHER_MAGICS:
         if start.startswith(magic):
-            return NotASnapshot(
-                f"{path}: {what}, not an etcd database", hint="unpack it first; gzip is read as it is"
-            )
-    text = start.lstrip(b"\xef\xbb\xbf \t\r\n")
-    if _is_text(start):
-        what = "JSON" if text[:1] in (b"{", b"[") else "text"
-        return NotASnapshot(
-            f"{path}: starts like {what}, not an etcd database",
-            hint="a snapshot is the file that `etcdctl snapshot save FILE` writes",
-        )
-    if start and not start.strip(b"\x00"):
-        return NotASnapshot(f"{path}: not an etcd database: it begins with zero bytes")
-    return NotASnapshot(f"{path}: not an etcd database: {reason}")
-
-
-def _is_text(start: bytes) -> bool:
-    if not start or len(start.translate(None, _CONTROLS)) != len(start):
-        return False
-    try:
-        start.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return 0 < len(start) - error.start < 4 <= error.start  # the block may cut a character
-    return True
+            return NotASnapshot(f"{path}: {what}, not an etcd database", hint=hint)
+    return NotASnapshot(
+        f"{path}: not an etcd database: {reason}",
+        hint="a snapshot is the file that `etcdctl snapshot save FILE` writes",
+    )
 
 
 def _no_temporary_file(path: Path, directory: str, error: OSError) -> SourceError:

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from etcdfix.commands.copying.wanted import WantedObjects
-from etcdfix.copies.candidate import Candidate
-from etcdfix.copies.elsewhere import home_of
 from etcdfix.copies.finder import Finder
 from etcdfix.copies.log import Log
 from etcdfix.copies.model import Copy, Home, Sameness, Wanted
 from etcdfix.copies.revisions import life_of
 from etcdfix.copies.search import Places, copies_of, looked_into, open_finders, problems_of
+from etcdfix.copies.value import Candidate, home_of
 from etcdfix.examine.all import Progress, no_progress
 from etcdfix.examine.in_scope import resolved
 from etcdfix.examine.jobs import Jobs

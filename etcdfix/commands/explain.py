@@ -17,14 +17,13 @@ import msgspec
 from etcdfix.commands.explaining.history import history_of
 from etcdfix.commands.explaining.impact import impact_of, ways_without_finding
 from etcdfix.commands.explaining.value import Beside, of_the_value
-from etcdfix.copies.bit import Bit
 from etcdfix.copies.bootstrap import with_what_it_keeps
-from etcdfix.copies.elsewhere import home_of
 from etcdfix.copies.finder import LookedInto
 from etcdfix.copies.log import Log
 from etcdfix.copies.model import THE_VALUE, Copy, Home, Life, Place, Wanted, Way
 from etcdfix.copies.revisions import life_of
 from etcdfix.copies.search import Places, copies_of, looked_into, open_finders, problems_of
+from etcdfix.copies.value import Bit, home_of
 from etcdfix.examine.all import Progress, no_progress
 from etcdfix.examine.jobs import Jobs
 from etcdfix.examine.one import Examiner, Reading

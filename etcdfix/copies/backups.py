@@ -8,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from etcdfix.copies.finder import LookedInto
+from etcdfix.copies.finder import Finder, LookedInto
 from etcdfix.copies.model import Copy, Place, Sameness, Wanted, examined_copy
 from etcdfix.examine.one import Examiner
 from etcdfix.model.model import ClusterIdentity, StoredValue
@@ -43,8 +43,8 @@ class BackupRows(Protocol):
         ...
 
 
-class Backups:
-    """Looks into backups; a :class:`~etcdfix.copies.finder.Finder`.
+class Backups(Finder):
+    """Looks into backups.
 
     Args:
         rows: Reads them.
@@ -56,6 +56,7 @@ class Backups:
     name = "backups"
 
     def __init__(self, rows: BackupRows, examiner: Examiner, identity: ClusterIdentity, now: int = 0) -> None:
+        super().__init__()
         self._rows, self._examiner, self._identity, self._now = rows, examiner.apart(), identity, now
         self.looked, self.problems = rows.looked, rows.problems
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from etcdfix.copies.model import Copy, Place, Sameness, Wanted
 from etcdfix.golang.goquote import go_quote, withheld
-from etcdfix.model.errors import ConfigurationError
+from etcdfix.model.closing import Closing
+from etcdfix.model.errors import ConfigurationError, SourceError
 
 
 class LookedInto(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +32,13 @@ class LookedInto(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-class Finder(Protocol):
+class OtherHistory(SourceError):
+    """Raised when nothing shows that a write-ahead log is of the history of what is stored now."""
+
+    code = "other-history"
+
+
+class Finder(Closing):
     """Looks for copies in one place. It only reads.
 
     Attributes:
@@ -40,16 +48,21 @@ class Finder(Protocol):
     """
 
     name: str
-    looked: list[LookedInto]
-    problems: list[str]
 
+    def __init__(self, *looked: LookedInto) -> None:
+        self.looked: list[LookedInto] = [*looked]
+        self.problems: list[str] = []
+
+    @abstractmethod
     def find(self, wanted: Wanted) -> Iterator[Copy]:
         """Yield the copies of an object, in any order.
 
         Raises:
             SourceError: The place cannot be read any more.
         """
-        ...
+
+    def close(self) -> None:
+        """Let go of files and connections, where there are any."""
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):

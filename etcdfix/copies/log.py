@@ -16,14 +16,12 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.copies.errors import OtherHistory
-from etcdfix.copies.finder import LookedInto
+from etcdfix.copies.finder import Finder, LookedInto, OtherHistory
 from etcdfix.copies.model import Copy, LogProof, Place, Sameness, Wanted, examined_copy
-from etcdfix.copies.same_history import history_of, may_have_rotted
+from etcdfix.copies.snapshots import history_of, may_have_rotted
 from etcdfix.examine.all import Progress, no_progress
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.readable_revision import Keeps
-from etcdfix.model.closing import Closing
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import ClusterIdentity, Confidence, StoredValue
 from etcdfix.model.storagekey import display
@@ -47,8 +45,8 @@ _NOT_A_VALUE: Final = {
 }
 
 
-class Log(Closing):
-    """Looks into the log of one member; a :class:`~etcdfix.copies.finder.Finder`. Close it.
+class Log(Finder):
+    """Looks into the log of one member.
 
     Args:
         directory: ``member/wal`` of a member, or a copy of it.
@@ -79,6 +77,7 @@ class Log(Closing):
         kept: Keeps | None = None,
         progress: Progress = no_progress,
     ) -> None:
+        super().__init__()
         self._directory, self._shown = directory, safe_text(str(directory))
         self._source, self._examiner, self._entry = source, examiner.apart(), entry
         self._keeps, self._progress = kept or source, progress
@@ -93,7 +92,6 @@ class Log(Closing):
         self.history = Sameness.UNKNOWN
         self.about = self.why_not = self._of_other = ""
         self.notes: list[str] = []
-        self.problems: list[str] = []
         try:
             with self._stack as stack:
                 self._open(stack, older)

@@ -1,4 +1,4 @@
-"""What API servers that run hold in memory, and what ``rescue`` has saved of it.
+"""What API servers that run hold in memory.
 
 What a server holds at the mod_revision of an unreadable value is that value, read before its encryption key was lost:
 nothing is newer. The server itself writes it anew.
@@ -7,7 +7,6 @@ nothing is newer. The server itself writes it anew.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -18,14 +17,11 @@ from etcdfix.apiserver.memory import Memory as Word
 from etcdfix.apiserver.memory import ServerMemory
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.apiserver.servers import AllServers, open_all_servers
-from etcdfix.copies.finder import LookedInto
-from etcdfix.copies.model import Copy, Place, Sameness, Wanted, Way, examined_copy
-from etcdfix.copies.rescued import SavedObject, read_index, read_saved
-from etcdfix.examine.one import Examiner
+from etcdfix.copies.finder import Finder, LookedInto
+from etcdfix.copies.model import Copy, Place, Sameness, Wanted, Way
 from etcdfix.examine.verdicts.deletability import FAILED, KMS_DOUBTS
-from etcdfix.model.closing import Closing
-from etcdfix.model.errors import ConfigurationError, EtcdfixError
-from etcdfix.model.model import ClusterIdentity, GroupResource, StoredValue
+from etcdfix.model.errors import EtcdfixError
+from etcdfix.model.model import ClusterIdentity, GroupResource
 from etcdfix.model.storagekey import NO_OBJECTS
 from etcdfix.text.safetext import safe_text
 
@@ -33,10 +29,8 @@ MOST_ASKED: Final = 1000
 """So many objects are asked for; ``rescue`` asks for all of them in any case."""
 
 
-class Memory(Closing):
-    """Asks API servers what they hold, for metadata alone; a :class:`~etcdfix.copies.finder.Finder`.
-
-    Nothing of an object is revealed. Close it, or use it as a context manager.
+class Memory(Finder):
+    """Asks API servers what they hold, for metadata alone: nothing of an object is revealed.
 
     Args:
         api: Which servers to ask.
@@ -46,8 +40,7 @@ class Memory(Closing):
     name = "memory of API servers"
 
     def __init__(self, api: APIAccess, identity: ClusterIdentity) -> None:
-        self.looked: list[LookedInto] = []
-        self.problems: list[str] = []
+        super().__init__()
         self._history = Sameness.SAME if identity.is_known else Sameness.UNKNOWN
         self._asked = 0
         self._servers: list[ServerMemory] = []
@@ -108,69 +101,3 @@ class Memory(Closing):
     def _missed(self, path: str, why: str) -> None:
         self.looked.append(LookedInto(place=Place.MEMORY, path=path, searched=False, detail=why))
         self.problems.append(f"API server {path}: {why}")
-
-
-class Rescued:
-    """Looks into a directory to which ``rescue`` saved; a :class:`~etcdfix.copies.finder.Finder`.
-
-    Args:
-        directory: Of the index.
-        examiner: Of the source: its layout, and its CRDs.
-        identity: The cluster of the source.
-        recorded_digests: Those that the audit log says were saved; any other file may have been edited.
-    """
-
-    name = "what rescue saved"
-
-    def __init__(
-        self,
-        directory: Path,
-        examiner: Examiner,
-        identity: ClusterIdentity,
-        recorded_digests: frozenset[str],
-    ) -> None:
-        self._directory, self._identity, self._recorded = directory, identity, recorded_digests
-        # What an API server gives is not encrypted.
-        self._plain = Examiner(
-            examiner.layout, None, examiner.decoder, assumed_release=examiner.assumed_release
-        )
-        self._plain.know_as(examiner)
-        self._index: dict[bytes, list[SavedObject]] = {}
-        self.problems: list[str] = []
-        detail = ""
-        try:
-            self._index = read_index(directory).by_key()
-        except ConfigurationError as exc:
-            detail = exc.message
-            self.problems.append(detail)
-        self.looked = [
-            LookedInto(place=Place.OBJECT, path=safe_text(str(directory)), searched=not detail, detail=detail)
-        ]
-
-    def find(self, wanted: Wanted) -> Iterator[Copy]:
-        """Yield each file that was saved of an object, and is what its index says."""
-        for saved in self._index.get(wanted.key, ()):
-            path = self._directory / saved.file
-            try:
-                raw = read_saved(self._directory, saved)
-            except ConfigurationError as exc:
-                self.problems.append(exc.message)
-                continue
-            found = self._plain.examine(StoredValue(wanted.key, raw, 0, 0, 0, 0))
-            copy = examined_copy(
-                found, Place.OBJECT, f"saved object {safe_text(str(path))}", f"object:{path}", way=Way.SEAL
-            )
-            yield msgspec.structs.replace(
-                copy,
-                mod_revision=int(saved.resource_version),
-                value_sha256="",  # of the file: what is stored of it is made when it is sealed
-                stored=None,
-                doubt=self._doubt_about(saved),
-            )
-
-    def _doubt_about(self, saved: SavedObject) -> str:
-        if not self._identity.uid or saved.cluster_uid != self._identity.uid:
-            return "nothing says that it was saved from an API server of this cluster"
-        if saved.sha256 not in self._recorded:
-            return "the audit log does not have its digest: it may have been edited"
-        return "it was being deleted (deletionTimestamp)" if saved.deleting else ""

@@ -1,4 +1,4 @@
-"""An object in a JSON file, as the API gave it: is it the object of an etcd key, and what is stored for it?
+"""An object in a JSON file, as the API gave it or ``rescue`` saved it: is it the object of an etcd key?
 
 Somebody may have edited the file, or it may be of another cluster. So it is held against the etcd key, and against what
 our own reader makes of the bytes that would be stored.
@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import msgspec
 
-from etcdfix.copies.finder import LookedInto
+from etcdfix.copies.finder import Finder, LookedInto
 from etcdfix.copies.model import Copy, Place, Sameness, Wanted, Way, examined_copy
-from etcdfix.copies.rescued import INDEX_NAME, MAX_OBJECT_BYTES, read_index
+from etcdfix.copies.rescued import INDEX_NAME, MAX_OBJECT_BYTES, SavedObject, read_index
 from etcdfix.decoding.kubeobject import KubeObject, ObjectReader
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.verdicts.examination import Examination
@@ -39,25 +39,25 @@ class _UnfitError(Exception):
     """Raised when a file is not the object of the etcd key; the message says why."""
 
 
-class ObjectFile:
-    """Reads one object from a file; a :class:`~etcdfix.copies.finder.Finder`.
+class ObjectFile(Finder):
+    """Reads one object from a file.
 
     Args:
         path: The file.
         examiner: Of the source: its layout, and its CRDs.
+        saved: What the index of ``rescue`` says of it; None to look for one beside the file.
     """
 
     name = "saved objects"
 
-    def __init__(self, path: Path, examiner: Examiner) -> None:
-        self._path, self._known = path, examiner.apart()
+    def __init__(self, path: Path, examiner: Examiner, saved: SavedObject | None = None) -> None:
+        super().__init__(LookedInto(place=Place.OBJECT, path=safe_text(str(path)), history=Sameness.UNKNOWN))
+        self._path, self._known, self._saved = path, examiner.apart(), saved
         # What an API server gives is not encrypted.
         self._plain = Examiner(
             examiner.layout, None, examiner.decoder, assumed_release=examiner.assumed_release
         )
         self._plain.know_as(examiner)
-        self.looked = [LookedInto(place=Place.OBJECT, path=safe_text(str(path)), history=Sameness.UNKNOWN)]
-        self.problems: list[str] = []
 
     def find(self, wanted: Wanted) -> Iterator[Copy]:
         """Yield the object; where it is not the one of the key, or not whole, the copy says why it does not read.
@@ -82,7 +82,7 @@ class ObjectFile:
         try:
             value = _parsed(raw)
             metadata = value["metadata"]
-            cluster_uid = _saved_from(self._path, raw)
+            cluster_uid = self._saved_from(raw)
             revision = _revision(metadata.pop("resourceVersion", None))
             self._check_place(value, wanted.key)
             plaintext = encode_json(value) + b"\n"
@@ -99,6 +99,21 @@ class ObjectFile:
             history=Sameness.UNKNOWN,
             cluster=ClusterIdentity.by_uid(cluster_uid) if cluster_uid else None,
         )
+
+    def _saved_from(self, raw: bytes) -> str:
+        """Return the uid of the cluster that a file of ``etcdfix rescue`` was saved from, "" for any other file."""
+        beside = self._path.parent
+        if self._saved is not None:
+            lines = [self._saved]
+        elif (beside / INDEX_NAME).exists():
+            lines = [saved for saved in read_index(beside).objects if saved.file == self._path.name]
+        else:
+            return ""
+        if lines and digest_of(raw) not in {saved.sha256 for saved in lines}:
+            raise _UnfitError(
+                f"it was changed after etcdfix rescue saved it: {INDEX_NAME} beside it has another digest"
+            )
+        return lines[-1].cluster_uid if lines else ""
 
     def _check_place(self, value: dict[str, Any], key: bytes) -> None:
         reader = self._known.readers.reader_for(key)
@@ -159,6 +174,62 @@ class ObjectFile:
         return reader.custom_resource(plaintext, crd) if crd is not None else reader.foreign(plaintext)
 
 
+class Rescued(Finder):
+    """Looks into a directory to which ``rescue`` saved.
+
+    Args:
+        directory: Of the index.
+        examiner: Of the source: its layout, and its CRDs.
+        identity: The cluster of the source.
+        recorded_digests: Those that the audit log says were saved; any other file may have been edited.
+    """
+
+    name = "what rescue saved"
+
+    def __init__(
+        self,
+        directory: Path,
+        examiner: Examiner,
+        identity: ClusterIdentity,
+        recorded_digests: frozenset[str],
+    ) -> None:
+        super().__init__()
+        self._directory, self._examiner = directory, examiner
+        self._identity, self._recorded = identity, recorded_digests
+        self._index: dict[bytes, list[SavedObject]] = {}
+        detail = ""
+        try:
+            self._index = read_index(directory).by_key()
+        except ConfigurationError as exc:
+            detail = exc.message
+            self.problems.append(detail)
+        self.looked.append(
+            LookedInto(place=Place.OBJECT, path=safe_text(str(directory)), searched=not detail, detail=detail)
+        )
+
+    def find(self, wanted: Wanted) -> Iterator[Copy]:
+        """Yield each file that was saved of an object, and is what its index says."""
+        for saved in self._index.get(wanted.key, ()):
+            try:
+                (copy,) = ObjectFile(self._directory / saved.file, self._examiner, saved).find(wanted)
+            except ConfigurationError as exc:
+                self.problems.append(exc.message)
+                continue
+            if not copy.reads:
+                self.problems.append(f"{copy.where}: {copy.message}")
+                continue
+            yield msgspec.structs.replace(
+                copy, history=Sameness.SAME, cluster=None, plaintext=None, doubt=self._doubt_about(saved)
+            )
+
+    def _doubt_about(self, saved: SavedObject) -> str:
+        if not self._identity.uid or saved.cluster_uid != self._identity.uid:
+            return "nothing says that it was saved from an API server of this cluster"
+        if saved.sha256 not in self._recorded:
+            return "the audit log does not have its digest: it may have been edited"
+        return "it was being deleted (deletionTimestamp)" if saved.deleting else ""
+
+
 def _parsed(raw: bytes) -> dict[str, Any]:
     if not raw.lstrip().startswith(b"{"):
         raise _UnfitError("it does not begin with {, so it is no JSON object (YAML is not taken)")
@@ -193,18 +264,6 @@ def _revision(said: Any) -> int:
             "with etcdfix get --reveal -o json, or from an API server"
         )
     return int(said)
-
-
-def _saved_from(path: Path, raw: bytes) -> str:
-    """Return the uid of the cluster that a file of ``etcdfix rescue`` was saved from, "" for any other file."""
-    if not (path.parent / INDEX_NAME).exists():
-        return ""
-    lines = [saved for saved in read_index(path.parent).objects if saved.file == path.name]
-    if lines and digest_of(raw) not in {saved.sha256 for saved in lines}:
-        raise _UnfitError(
-            f"it was changed after etcdfix rescue saved it: {INDEX_NAME} beside it has another digest"
-        )
-    return lines[-1].cluster_uid if lines else ""
 
 
 def _text(value: dict[str, Any], name: str) -> str:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
 
-from etcdfix.copies.finder import LookedInto
+from etcdfix.copies.finder import Finder, LookedInto
 from etcdfix.copies.model import Copy, Life, Place, Wanted, examined_copy
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.readable_revision import Keeps, kept_of_history, reads
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.model.errors import SourceError
-from etcdfix.model.model import Outcome, ReadableRevision, StoredValue
+from etcdfix.model.model import KeptRevision, Outcome, ReadableRevision, StoredValue
 from etcdfix.sources.base import Source
 
 MOST_EACH: Final = 5
@@ -23,8 +23,8 @@ MOST_THAT_READ: Final = 3
 """and so many of the newest that read."""
 
 
-class Revisions:
-    """Looks for earlier values of a key in the datastore; a :class:`~etcdfix.copies.finder.Finder`.
+class Revisions(Finder):
+    """Looks for earlier values of a key in the datastore.
 
     Args:
         source: Read at the revision of the present value, or a later one.
@@ -38,10 +38,9 @@ class Revisions:
     def __init__(
         self, source: Source, examiner: Examiner, *, revision: int = 0, kept: Keeps | None = None
     ) -> None:
+        super().__init__(LookedInto(place=Place.REVISION))
         self._source, self._examiner, self._revision = source, examiner.apart(), revision
         self._kept = kept or source
-        self.looked = [LookedInto(place=Place.REVISION)]
-        self.problems: list[str] = []
 
     def find(self, wanted: Wanted) -> Iterator[Copy]:
         """Yield the newest earlier values of a key, and the newest that read."""
@@ -49,7 +48,9 @@ class Revisions:
         reading: deque[Copy] = deque(maxlen=MOST_THAT_READ)
         present = wanted.found.stored.mod_revision if wanted.found is not None else 0
         try:
-            for stored, until in self._stood(wanted.key):
+            last = self._source.describe().revision
+            for stored, until in stood(self._kept.history(wanted.key), last):
+                until = until or max(last, self._revision, stored.mod_revision)
                 named = not self._revision or stored.mod_revision <= self._revision <= until
                 if stored.mod_revision == present or not named:
                     continue
@@ -62,25 +63,30 @@ class Revisions:
         found = {copy.mod_revision: copy for copy in (*reading, *newest)}
         yield from (found[revision] for revision in sorted(found, reverse=True))
 
-    def _stood(self, key: bytes) -> Iterator[tuple[StoredValue, int]]:
-        """Yield what stood at a key, the oldest first, each with the newest revision at which it stands."""
-        last = self._source.describe().revision
-        before: StoredValue | None = None
-        for kept in self._kept.history(key):
-            at = kept.revision.main
-            if before is not None:
-                yield before, at - 1
-            before = kept.stored
-            if last and at > last:
-                return
-        if before is not None:
-            yield before, max(last, self._revision, before.mod_revision)
-
     def _copy_of(self, stored: StoredValue, until: int) -> Copy:
         at = stored.mod_revision
         found = self._examiner.examine(stored)
         copy = examined_copy(found, Place.REVISION, f"revision {at}", f"revision:{at}")
         return msgspec.structs.replace(copy, kept_at=until)
+
+
+def stood(history: Iterable[KeptRevision], last: int = 0) -> Iterator[tuple[StoredValue, int]]:
+    """Yield what stood at a key, the oldest first, each with the newest revision at which it stands; 0 for the last.
+
+    Args:
+        history: Of the key, oldest first.
+        last: The newest revision that counts; 0 for all.
+    """
+    before: StoredValue | None = None
+    for kept in history:
+        at = kept.revision.main
+        if before is not None:
+            yield before, at - 1
+        before = kept.stored
+        if last and at > last:
+            return
+    if before is not None:
+        yield before, 0
 
 
 def kept_copy(found: Examination, kept: ReadableRevision) -> Copy:

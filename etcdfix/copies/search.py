@@ -10,17 +10,15 @@ import msgspec
 
 from etcdfix.apiserver.kubeconfig import APIAccess
 from etcdfix.copies.backups import BackupRows, Backups
-from etcdfix.copies.bit import Bit
-from etcdfix.copies.candidate import Candidate
-from etcdfix.copies.elsewhere import Elsewhere
 from etcdfix.copies.finder import Finder, LookedInto, Named
 from etcdfix.copies.log import Log
-from etcdfix.copies.memory import Memory, Rescued
+from etcdfix.copies.memory import Memory
 from etcdfix.copies.model import Copy, Place, Wanted
-from etcdfix.copies.object import ObjectFile
+from etcdfix.copies.object import ObjectFile, Rescued
 from etcdfix.copies.rank import ranked
 from etcdfix.copies.revisions import Revisions
 from etcdfix.copies.snapshots import Snapshots
+from etcdfix.copies.value import Bit, Candidate, Elsewhere
 from etcdfix.examine.all import Progress, no_progress
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.readable_revision import Keeps

@@ -13,13 +13,13 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.copies.bit import Bit
 from etcdfix.copies.finder import Finder, Named
 from etcdfix.copies.log import Log
 from etcdfix.copies.model import Copy, Place, Sameness, Wanted, examined_copy
 from etcdfix.copies.object import ObjectFile
 from etcdfix.copies.rank import alike, ranked
 from etcdfix.copies.search import Places, copies_of, open_finders, problems_of
+from etcdfix.copies.value import Bit
 from etcdfix.examine.one import Examiner
 from etcdfix.model.errors import RefusedByRule
 from etcdfix.model.model import Confidence, Outcome

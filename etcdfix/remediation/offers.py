@@ -12,10 +12,10 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.copies.bit import put_right
 from etcdfix.copies.model import THE_VALUE, Copy, Freshness, Place, Sameness, Wanted, Way
 from etcdfix.copies.rank import ranked
 from etcdfix.copies.revisions import kept_copy, life_told
+from etcdfix.copies.value import put_right
 from etcdfix.examine.verdicts.damage import Damage
 from etcdfix.examine.verdicts.deletability import LOST_KEY, Deletability, deletability_of
 from etcdfix.examine.verdicts.examination import Examination

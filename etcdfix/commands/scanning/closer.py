@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.copies.elsewhere import home_of
 from etcdfix.copies.model import Home
+from etcdfix.copies.value import home_of
 from etcdfix.examine.claims import KEY_NAME_CHECK, PREDECESSOR_CHECK
 from etcdfix.examine.one import Examiner, Reading
 from etcdfix.examine.readable_revision import ReadableRevisions, Sought

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 import pytest
 
 from etcdfix.apiserver.kubeconfig import APIAccess
-from etcdfix.copies.memory import Memory, Rescued
+from etcdfix.copies.memory import Memory
 from etcdfix.copies.model import Copy, Freshness, Place, Sameness, Wanted, Way
+from etcdfix.copies.object import Rescued
 from etcdfix.copies.rank import alike, ranked
 from etcdfix.copies.rescued import read_index
 from etcdfix.copies.revisions import life_of

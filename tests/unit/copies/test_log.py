@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.copies.errors import OtherHistory
+from etcdfix.copies.finder import OtherHistory
 from etcdfix.copies.log import MOST_WRITES, Log
 from etcdfix.copies.model import Copy, Freshness, Life, LogProof, Sameness, Wanted
 from etcdfix.copies.rank import ranked

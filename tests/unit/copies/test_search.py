@@ -15,8 +15,8 @@ from etcdfix.copies.finder import TO_LOOK_IN, Finder, LookedInto, parse_named
 from etcdfix.copies.model import Copy, Freshness, Life, LogProof, Place, Sameness, Wanted, Way
 from etcdfix.copies.rank import alike, judged, ranked
 from etcdfix.copies.revisions import life_of
-from etcdfix.copies.same_history import history_of
 from etcdfix.copies.search import Places, copies_of, looked_into, open_finders, problems_of
+from etcdfix.copies.snapshots import history_of
 from etcdfix.examine.all import no_progress
 from etcdfix.examine.one import Examiner, Reading
 from etcdfix.model.errors import ConfigurationError, SourceError
@@ -121,17 +121,18 @@ def test_what_is_named_alone_is_all_that_is_asked(words: tuple[str, ...], names:
 
 
 def test_a_place_that_cannot_be_read_is_told_and_hides_no_other(tmp_path: Path) -> None:
-    class Failing:
-        def __init__(self) -> None:
-            self.name, self.looked = "the cellar", [LookedInto(place=Place.BACKUP, path="cellar")]
-            self.problems: list[str] = []
+    class Failing(Finder):
+        name = "the cellar"
 
         def find(self, _wanted: Wanted) -> Iterator[Copy]:
             raise SourceError("it is dark")
 
     source = source_of(WHOLE, CUT)
     named = parse_named(f"snapshot:{tmp_path / 'none.db'}", TO_LOOK_IN)
-    finders = [Failing(), *finders_of(source, Places(named=(named,)))]
+    finders = [
+        Failing(LookedInto(place=Place.BACKUP, path="cellar")),
+        *finders_of(source, Places(named=(named,))),
+    ]
     copies = copies_of(wanted_of(source), finders)
     assert [copy.source for copy in copies] == ["revision:3"]
     dark, none = problems_of(finders)

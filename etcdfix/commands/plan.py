@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from etcdfix.commands.planning.broken import Broken, Gathered
+from etcdfix.commands.planning.broken import Broken, BrokenObjects
 from etcdfix.commands.planning.entries import EntryWriter, Saved, advice_on
 from etcdfix.commands.planning.steps import in_order, steps_for
 from etcdfix.copies.bootstrap import with_what_it_keeps
@@ -85,7 +85,7 @@ def build_plan(
     groups = _Groups()
     problems, seen = [*report.problems], False
     entries: Sequence[PlanEntry] = ()
-    with closing(Gathered(report.findings, similar, saved.has)) as gathered:
+    with closing(BrokenObjects(report.findings, similar, saved.has)) as gathered:
 
         def take(found: Examination) -> None:
             nonlocal seen

@@ -21,7 +21,7 @@ from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.datastore import Datastore
 from etcdfix.remediation.memory.patch import was_patched
 from etcdfix.remediation.settle import (
-    Carried,
+    PatchProof,
     WasPatched,
     predict,
     refuse_other_store,
@@ -37,7 +37,7 @@ from etcdfix.text.commands import Command, RunOptions, accepting, after_change, 
 def patch_proof(inputs: Inputs) -> WasPatched:
     """Return what tells of a stored value whether it carries what an intent asked an API server for."""
 
-    def was_ours(intent: Record, stored: StoredValue) -> Carried:
+    def was_ours(intent: Record, stored: StoredValue) -> PatchProof:
         configuration = load_encryption(inputs)
         if configuration is None:
             raise RemediationRefused(

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from etcdfix.remediation.checks.copy import Standing
     from etcdfix.remediation.checks.plan import Expectation
     from etcdfix.remediation.commit import Sender
-    from etcdfix.remediation.memory.held import Held
+    from etcdfix.remediation.memory.held import HeldObject
     from etcdfix.remediation.present import Present
 
 
@@ -117,7 +117,7 @@ class Change(Facts):
         *,
         choose: Callable[[Change], Chosen] | None = None,
         patch: str = "",
-        held: Held | None = None,
+        held: HeldObject | None = None,
         expected_digest: str = "",
         made_of: bool = False,
     ) -> None:

@@ -42,7 +42,7 @@ from etcdfix.remediation.members import (
     read_lease,
     survey_members,
 )
-from etcdfix.remediation.surroundings import FRESH, Alike, Around, SameStart
+from etcdfix.remediation.surroundings import FRESH, Around, SameKeyEvidence, SameStart
 
 if TYPE_CHECKING:
     from etcdfix.remediation.change import ChangeRequest
@@ -205,7 +205,7 @@ class Present(Facts):
             raise refusal
 
     @property
-    def alike(self) -> Alike:
+    def alike(self) -> SameKeyEvidence:
         """The value among those like it."""
         return self.around.alike
 

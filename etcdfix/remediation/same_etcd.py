@@ -69,7 +69,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Held(NamedTuple):
+class EtcdComparison(NamedTuple):
     """What came of holding a record against an etcd.
 
     Attributes:
@@ -87,7 +87,9 @@ class Held(NamedTuple):
     has_same_id: bool = False
 
 
-def hold_against(now: Datastore, recorded: Recorded, identity: ClusterIdentity, reading: KeyReading) -> Held:
+def compare_with_etcd(
+    now: Datastore, recorded: Recorded, identity: ClusterIdentity, reading: KeyReading
+) -> EtcdComparison:
     """Hold a record against the id and the revisions of an etcd; raises SourceError."""
     then, here = recorded.identity, f"{reading.cluster_id:x}"
     if then.has_other_id(identity):
@@ -102,9 +104,9 @@ def hold_against(now: Datastore, recorded: Recorded, identity: ClusterIdentity, 
         same = bool(then.cluster_id) and then.cluster_id == identity.cluster_id and not elsewhere
     older = older_state(max(recorded.revision, recorded.mod_revision), reading.revision)
     if older:
-        return Held(other, older, is_older=True, has_same_id=same)
+        return EtcdComparison(other, older, is_older=True, has_same_id=same)
     contradiction, unseen = _hold_against_history(now, recorded, reading)
-    return Held(other, contradiction, unseen, has_same_id=same)
+    return EtcdComparison(other, contradiction, unseen, has_same_id=same)
 
 
 def other_id(there: str, here: str) -> str:

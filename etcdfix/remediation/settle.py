@@ -25,7 +25,7 @@ from etcdfix.remediation.backup.file import MARKER_SUFFIX, BackupCluster, confir
 from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.datastore import Datastore, KeyReading
 from etcdfix.remediation.errors import BackupUnreadable, NotDurable
-from etcdfix.remediation.same_etcd import Recorded, hold_against, other_etcd
+from etcdfix.remediation.same_etcd import Recorded, compare_with_etcd, other_etcd
 from etcdfix.report.log import SettledIntent
 from etcdfix.text.safetext import quote_command
 
@@ -33,14 +33,14 @@ _NOTHING: Final = Acceptances()
 _PUTS: Final = {Verb.FIX: Result.FIXED, Verb.UNDO: Result.UNDONE}
 
 
-class Carried(NamedTuple):
+class PatchProof(NamedTuple):
     """Whether a stored value opens and carries what an intent asked an API server to write; None: it cannot be told."""
 
     ours: bool | None
     why: str = ""
 
 
-WasPatched = Callable[[Record, StoredValue], Carried]
+WasPatched = Callable[[Record, StoredValue], PatchProof]
 """Examines a value of which an intent says that an API server was to write it."""
 
 
@@ -62,7 +62,7 @@ def predict(
     try:
         reading = now.read_key(intent.subject.key)
         recorded = Recorded.of_intent(intent, cluster_id=_made_in(intent).cluster_id)
-        held = hold_against(now, recorded, cluster, reading)
+        held = compare_with_etcd(now, recorded, cluster, reading)
     except SourceError as exc:
         detail = f"how the key stands could not be read: {exc.message}"
         return settled_intent(intent, Result.UNKNOWN, detail)
@@ -255,7 +255,7 @@ def judge_reading(
         f"the key was written since, to mod_revision {present.mod_revision} with {digest_of(present.value)}"
     )
     if intent.is_patch:  # only its value tells by whom
-        carried = Carried(None, "it was not examined")
+        carried = PatchProof(None, "it was not examined")
         if was_patched is not None:
             carried = was_patched(intent, present)
         if carried.ours:

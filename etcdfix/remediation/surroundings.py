@@ -38,7 +38,7 @@ See = Callable[[Examination], None]
 """Is shown at least every value that is not plainly read."""
 
 
-class Alike(msgspec.Struct, frozen=True):
+class SameKeyEvidence(msgspec.Struct, frozen=True):
     """The target among those like it.
 
     Attributes:
@@ -61,7 +61,7 @@ class Alike(msgspec.Struct, frozen=True):
 class Around(NamedTuple):
     """What stands around a value; the graph is who refers to whom."""
 
-    alike: Alike
+    alike: SameKeyEvidence
     graph: ImpactIndex
 
 
@@ -111,7 +111,7 @@ FRESH: Final = FreshLook()
 
 def look_at_all(
     source: Source, examiner: Examiner, target: Examination, progress: Progress, *, see: See
-) -> Alike:
+) -> SameKeyEvidence:
     """Examine everything below the storage prefix, the target last and with a search for what damaged it.
 
     ``see`` is shown everything in the same pass. Raises SourceError.
@@ -140,7 +140,7 @@ def look_at_all(
 
     everything = source.pages(examiner.layout.path())
     examine_all(examiner, everything, take, targets=(target.stored.key,), progress=progress, whole=True)
-    return Alike(
+    return SameKeyEvidence(
         again if again is not None and again.stored == target.stored else None,
         {name: counter.of(name) for name in names},
         opens,
@@ -156,7 +156,7 @@ def is_unread(found: Examination) -> bool:
 
 
 def note_unread(unread: Counter[str], found: Examination) -> None:
-    """Count a value that is not known to be read, by the display name of its resource, as in :class:`Alike`."""
+    """Count a value that is not known to be read, by the display name of its resource."""
     name = str(found.directory.group_resource)
     unread[name if name in unread or len(unread) < _MOST_NAMES else _OTHERS] += 1
 

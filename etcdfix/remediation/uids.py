@@ -21,7 +21,7 @@ from etcdfix.remediation.backup.file import BackupContent, name_of, read_backup
 from etcdfix.remediation.backup.folder import intent_of
 from etcdfix.remediation.errors import AuditLogUnreadable, BackupUnreadable
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.remediation.same_etcd import Recorded, hold_against
+from etcdfix.remediation.same_etcd import Recorded, compare_with_etcd
 from etcdfix.sources.base import Source
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def in_backups(present: Present, *, create_revision: int) -> list[SaidUid]:
         if another or not content.cluster.named.is_same(present.identity):
             continue
         # In an etcd that only shares its past, the same create revision may be that of another object.
-        held = hold_against(cluster.now, Recorded.of_backup(content), present.identity, present.reading)
+        held = compare_with_etcd(cluster.now, Recorded.of_backup(content), present.identity, present.reading)
         if held.other_id or held.contradiction:
             continue
         found = examiner.examine(content.stored)

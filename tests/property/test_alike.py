@@ -21,7 +21,7 @@ from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.examine.verdicts.kinds import Kinds
 from etcdfix.model.model import Outcome
 from etcdfix.model.storagekey import StorageLayout
-from etcdfix.remediation.surroundings import Alike, look_at_all
+from etcdfix.remediation.surroundings import SameKeyEvidence, look_at_all
 from tests.support.attacks import LOCAL, config_map, seal, secret
 from tests.support.decoders import shared_decoder
 from tests.support.memory_source import MemorySource, stored
@@ -127,7 +127,7 @@ def everything(
     return found
 
 
-def around(configuration: EncryptionConfiguration, source: MemorySource, target: bytes) -> Alike:
+def around(configuration: EncryptionConfiguration, source: MemorySource, target: bytes) -> SameKeyEvidence:
     examiner = examiner_of(configuration, source)
     value = source.get(target)
     assert value is not None

@@ -19,7 +19,7 @@ from etcdfix.remediation.cluster import Acceptances, Cluster
 from etcdfix.remediation.datastore import KeyReading
 from etcdfix.remediation.facts import Facts
 from etcdfix.remediation.present import Home, Present
-from etcdfix.remediation.surroundings import Alike, Around, SameStart
+from etcdfix.remediation.surroundings import Around, SameKeyEvidence, SameStart
 from etcdfix.text.commands import RunOptions
 
 VALUE: tuple[Check, ...] = tuple(
@@ -36,7 +36,12 @@ class Judged(NamedTuple):
 
 
 def present_of(
-    found: Examination, alike: Alike, request: ChangeRequest, *, release_proven: bool = False, **facts: Any
+    found: Examination,
+    alike: SameKeyEvidence,
+    request: ChangeRequest,
+    *,
+    release_proven: bool = False,
+    **facts: Any,
 ) -> Present:
     """Return what is known of a key without asking anybody."""
     examiner = SimpleNamespace(plugins=object(), assumed_release="1.34" if release_proven else "")
@@ -63,7 +68,7 @@ def present_of(
 
 def judged(
     found: Examination,
-    alike: Alike,
+    alike: SameKeyEvidence,
     *,
     declared: str = "",
     risks: Collection[str] = (),

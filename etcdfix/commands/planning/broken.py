@@ -39,14 +39,14 @@ class Broken(NamedTuple):
     closed: bool
 
 
-class _Kept(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class _Spooled(msgspec.Struct, frozen=True, array_like=True, gc=False):
     part: Part
     value_sha256: str
     similarity: Similarity | None
     closed: bool
 
 
-class Gathered:
+class BrokenObjects:
     """What the pass over everything leaves of the findings of a report.
 
     Attributes:
@@ -59,7 +59,7 @@ class Gathered:
     ) -> None:
         self._reported, self._similar, self._is_saved = reported, similar, is_saved
         self._seen = bytearray(len(reported))
-        self._kept, self._kinds = Spool(_Kept), Kinds()
+        self._kept, self._kinds = Spool(_Spooled), Kinds()
         self._left_out = SortedRows(LeftOut)
         self.not_in_report = 0
         self.only_in_memory: Counter[GroupResource] = Counter()
@@ -87,7 +87,7 @@ class Gathered:
         stored = msgspec.structs.replace(found.stored, value=b"")
         bare = msgspec.structs.replace(found, decoded=None, stored=stored)
         try:
-            self._kept.append(_Kept(self._kinds.part(bare), value, similarity, not came_out(found)))
+            self._kept.append(_Spooled(self._kinds.part(bare), value, similarity, not came_out(found)))
         except OSError as exc:
             text = f"temporary file for broken objects, in {temporary_directory()}: {exc.strerror or exc}"
             raise SourceError(text, hint="point TMPDIR at a directory with more room") from exc

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from etcdfix.commands.planning.broken import Broken, Gathered
+from etcdfix.commands.planning.broken import Broken, BrokenObjects
 from etcdfix.commands.planning.steps import kms_step
 from etcdfix.copies.model import Copy, Freshness, Place, Sameness, Way
 from etcdfix.copies.rescued import SavedObject
@@ -92,7 +92,7 @@ class EntryWriter(msgspec.Struct, frozen=True):
     examiner: Examiner
     reader: ContentReader
     keys: KeyCounter
-    gathered: Gathered
+    gathered: BrokenObjects
     request: PlanRequest
     generations: Callable[[bytes], bool]
     readable: ReadableRevisions

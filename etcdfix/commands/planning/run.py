@@ -1,9 +1,9 @@
 """Works through a reviewed plan: one object after the other, each as the command for one key would treat it.
 
 The plan says what to do to which key; that it may be done, each key's own checks say, live: those of ``delete``
-and ``fix``, the very functions. What they share is one look at everything, kept up to date
-(:mod:`~etcdfix.commands.planning.kept_look`), and one audit log, which stays open. Each etcd key has its own backup,
-records and transaction. The run stops at the first surprise. What is done stays done, and a second run goes on.
+and ``fix``, the very functions. They share a view of the cluster that is kept up to date
+(:mod:`~etcdfix.commands.planning.live_cluster_view`), and one audit log, which stays open. Each etcd key has its own
+backup, records and transaction. The run stops at the first surprise. What is done stays done, and a second run goes on.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 
 from etcdfix.commands.delete import DeleteRequest, run_delete
 from etcdfix.commands.fix import WHOLE, run_fix
-from etcdfix.commands.planning.kept_look import KeptLook
+from etcdfix.commands.planning.live_cluster_view import LiveClusterView
 from etcdfix.copies.finder import parse_named
 from etcdfix.copies.model import Place
 from etcdfix.encryption.config import read_configuration
@@ -252,7 +252,7 @@ class _Work:
         request, run, cluster = self._request, self._run, self._cluster
         assert run.load is not None  # it was found out before
         # kine is changed through an API server alone, which looks around itself.
-        look = None if cluster.is_kine else KeptLook(cluster, progress, self._told.say)
+        look = None if cluster.is_kine else LiveClusterView(cluster, progress, self._told.say)
         if look is not None:
             cluster = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
         log = request.record_paths.open_log(operator_for(None, request.etcd_user), self._step)

@@ -23,7 +23,7 @@ from etcdfix.remediation.backup.file import ANOMALY, Backup
 from etcdfix.remediation.backup.folder import intent_of
 from etcdfix.remediation.errors import AuditLogUnreadable
 from etcdfix.remediation.facts import must_be_had
-from etcdfix.remediation.same_etcd import Recorded, hold_against
+from etcdfix.remediation.same_etcd import Recorded, compare_with_etcd
 from etcdfix.report.advice.finding import repair_risks
 from etcdfix.text.commands import explain, fix
 
@@ -159,7 +159,7 @@ def standing_of(backup: Backup, present: Present) -> Standing:
     if backup.content.purpose == ANOMALY:
         # Members may disagree on what was there: then the history of another one says nothing of it.
         recorded = msgspec.structs.replace(Recorded.of_backup(backup.content), mod_revision=0)
-    held = hold_against(present.cluster.now, recorded, present.identity, present.reading)
+    held = compare_with_etcd(present.cluster.now, recorded, present.identity, present.reading)
     other = held.other_id or held.contradiction
     return Standing(
         backup=backup, intent=intent, other=other, other_past=held.contradiction, unseen=held.unseen

@@ -23,7 +23,7 @@ from etcdfix.remediation.facts import must_be_had
 
 if TYPE_CHECKING:
     from etcdfix.remediation.change import Change
-    from etcdfix.remediation.memory.held import Held
+    from etcdfix.remediation.memory.held import HeldObject
     from etcdfix.remediation.present import Present
 
 Refusals = Iterator[RefusedByRule]
@@ -34,7 +34,7 @@ _NOTHING: Final = frozenset({Memory.NOT_HELD, Memory.NOT_SERVED, Memory.READ_ERR
 _SAYS_NOTHING: Final = frozenset({Memory.OVERLOADED, Memory.UNKNOWN_USER, Memory.DENIED, Memory.NO_ANSWER})
 
 
-def _held(change: Change) -> Held:
+def _held(change: Change) -> HeldObject:
     assert change.held is not None  # these checks are asked of no other change
     return change.held
 

@@ -47,7 +47,7 @@ class Chosen(NamedTuple):
         return bool(self.uid_from)
 
 
-class Held(Facts):
+class HeldObject(Facts):
     """What etcd, API servers and saved copies say of one object.
 
     Args:

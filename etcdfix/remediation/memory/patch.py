@@ -29,10 +29,10 @@ from etcdfix.remediation.commit import ChangeOutcome, Sent
 from etcdfix.remediation.datastore import Expected, describe_move, find_difference, find_elsewhere
 from etcdfix.remediation.durable import Step
 from etcdfix.remediation.memory.ground import Ground
-from etcdfix.remediation.memory.held import Held
+from etcdfix.remediation.memory.held import HeldObject
 from etcdfix.remediation.patcher import FIXED_AT, now_text, patch_annotation
 from etcdfix.remediation.present import Present
-from etcdfix.remediation.settle import Carried
+from etcdfix.remediation.settle import PatchProof
 from etcdfix.report.objects import Form, Viewer
 from etcdfix.text.safetext import safe_text
 
@@ -63,7 +63,7 @@ def patch_from_memory(
         preview: Shows what will be written.
     """
     present = Present(ground.cluster, key, request, alone=True, step=ground.step)
-    held, at = Held(ground, present), now_text()
+    held, at = HeldObject(ground, present), now_text()
     change = Change(Verb.FIX, present, request, patch=intent_detail(at), held=held)
     return carry_out(
         PATCH, change, confirmer, preview=preview, warnings=ground.warnings,
@@ -76,15 +76,15 @@ def intent_detail(at: str) -> str:
     return f"by a merge PATCH that sets {FIXED_AT}={at}"
 
 
-def was_patched(examiner: Examiner, intent: Record, stored: StoredValue) -> Carried:
+def was_patched(examiner: Examiner, intent: Record, stored: StoredValue) -> PatchProof:
     """Say whether a value opens, and carries the annotation that an intent asked for."""
     found = examiner.examine(stored)
     at = _annotation(_document(examiner, found)) if found.opened else ""
     if at and intent.detail == intent_detail(at):
-        return Carried(True)
+        return PatchProof(True)
     if found.verdict.outcome is Outcome.UNDETERMINED:
-        return Carried(None, found.verdict.message)
-    return Carried(False)
+        return PatchProof(None, found.verdict.message)
+    return PatchProof(False)
 
 
 class PatchSender:
@@ -95,7 +95,7 @@ class PatchSender:
         changed: Names of the fields in which it differs from the saved copy, besides what every such write changes.
     """
 
-    def __init__(self, ground: Ground, held: Held, at: str) -> None:
+    def __init__(self, ground: Ground, held: HeldObject, at: str) -> None:
         self._ground, self._held, self._at = ground, held, at
         self._now = ground.cluster.now
         self.server = ""

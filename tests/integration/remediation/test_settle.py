@@ -25,9 +25,9 @@ from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.datastore import Datastore, EtcdNow, KeyReading
 from etcdfix.remediation.durable import open_directory
 from etcdfix.remediation.errors import AuditError
-from etcdfix.remediation.same_etcd import Recorded, hold_against
+from etcdfix.remediation.same_etcd import Recorded, compare_with_etcd
 from etcdfix.remediation.settle import (
-    Carried,
+    PatchProof,
     judge_reading,
     predict,
     refuse_other_store,
@@ -246,7 +246,7 @@ def test_a_deletion_at_its_revision(etcd: EtcdServer, key: bytes, case: str) -> 
         cluster_id="", identity=ClusterIdentity(),
     )  # fmt: skip
     with connected(etcd.endpoint) as client:
-        held = hold_against(EtcdNow(client), recorded, ClusterIdentity(), EtcdNow(client).read_key(key))
+        held = compare_with_etcd(EtcdNow(client), recorded, ClusterIdentity(), EtcdNow(client).read_key(key))
     assert bool(held.contradiction) == (case not in {"as recorded", "compacted"})
     assert (f"revision {deleted} is compacted" in held.unseen) == (case == "compacted")
 
@@ -352,15 +352,15 @@ def test_every_sentence_is_its_own(path: Path) -> None:
 @pytest.mark.parametrize(
     ("way", "carries", "result"),
     [
-        ("patch", Carried(True), Result.FIXED),
-        ("patch", Carried(False), Result.APPLIED_OR_GONE),
-        ("patch", Carried(None, "no plugin was asked"), Result.UNKNOWN),
+        ("patch", PatchProof(True), Result.FIXED),
+        ("patch", PatchProof(False), Result.APPLIED_OR_GONE),
+        ("patch", PatchProof(None, "no plugin was asked"), Result.UNKNOWN),
         ("patch", None, Result.UNKNOWN),
-        ("put", Carried(True), Result.APPLIED_OR_GONE),
+        ("put", PatchProof(True), Result.APPLIED_OR_GONE),
     ],
 )
 def test_a_patch_is_known_by_what_the_value_carries(
-    etcd: EtcdServer, path: Path, key: bytes, way: str, carries: Carried | None, result: Result
+    etcd: EtcdServer, path: Path, key: bytes, way: str, carries: PatchProof | None, result: Result
 ) -> None:
     intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), verb=Verb.FIX, way=way)
     written = etcd.put(key, b"k8s:enc:aescbc:v1:key2:" + bytes(64))
@@ -388,7 +388,7 @@ def test_a_patch_that_was_never_done(etcd: EtcdServer, path: Path, key: bytes) -
             EtcdNow(client),
             intent,
             cluster=ClusterIdentity.by_uid(UID),
-            was_patched=lambda _intent, _stored: Carried(True),
+            was_patched=lambda _intent, _stored: PatchProof(True),
         )
     assert found.outcome == Result.NOT_APPLIED  # it did not move: what it carries is not asked
     assert "could arrive later" in found.detail

@@ -27,7 +27,7 @@ from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.members import LeaseState
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.remediation.surroundings import Alike
+from etcdfix.remediation.surroundings import SameKeyEvidence
 from etcdfix.report.render.text import text_lines
 from etcdfix.text.commands import RunOptions
 from tests.support.checked_values import present_of
@@ -53,8 +53,8 @@ def _lease(*, alive: bool) -> LeaseState:
     return LeaseState(lease=0x1F, alive=alive, remaining_seconds=42 if alive else 0)
 
 
-def _alike(found: Examination, *counts: KeyCounts, keys: int = 5) -> Alike:
-    return Alike(
+def _alike(found: Examination, *counts: KeyCounts, keys: int = 5) -> SameKeyEvidence:
+    return SameKeyEvidence(
         target=found,
         counts=dict(zip(found.encryption_keys, counts, strict=True)),
         transformer_opens=True,
@@ -70,7 +70,7 @@ def _change(
     declared: str = "",
     words: tuple[str, ...] = (),
     warnings: tuple[str, ...] = (),
-    alike: Alike | None = None,
+    alike: SameKeyEvidence | None = None,
     **facts: Any,
 ) -> Change:
     found = found if found is not None else examination(KEY)

@@ -12,7 +12,7 @@ from etcdfix.model.rules import Rule, refuse, unless_accepted
 from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.change import Change, ChangeRequest, Check, ask
 from etcdfix.remediation.present import Present
-from etcdfix.remediation.surroundings import Alike
+from etcdfix.remediation.surroundings import SameKeyEvidence
 from tests.support.checked_values import present_of
 from tests.support.examinations import examination
 
@@ -53,7 +53,7 @@ def unreachable(_present: Present, _change: Change) -> Iterator[RefusedByRule]:
 
 def asked(*checks: Check, given: tuple[str, ...] = GIVEN) -> RefusedByRule | list[str]:
     request = ChangeRequest(reason="a test", given=given)
-    present = present_of(FOUND, Alike(FOUND, {}, False, SimilarCounts(), {}, 1), request)
+    present = present_of(FOUND, SameKeyEvidence(FOUND, {}, False, SimilarCounts(), {}, 1), request)
     try:
         return ask(checks, present, Change(Verb.DELETE, present, request))
     except RefusedByRule as refusal:

@@ -24,7 +24,7 @@ from etcdfix.remediation.datastore import (
     find_difference,
     find_elsewhere,
 )
-from etcdfix.remediation.same_etcd import Held, Recorded, hold_against
+from etcdfix.remediation.same_etcd import EtcdComparison, Recorded, compare_with_etcd
 from etcdfix.sources.errors import RevisionCompacted
 from etcdfix.sources.kine import KineSource
 from tests.support.kine import KineWriter
@@ -77,9 +77,9 @@ def test_a_record_is_not_said_to_be_compacted(k3s: KineWriter, now: KineNow) -> 
     recorded = Recorded(
         key=KEY, mod_revision=1, value_sha256="", revision=1, cluster_id="0", identity=ClusterIdentity()
     )
-    assert hold_against(now, recorded, ClusterIdentity(), now.read_key(KEY)) == Held()
+    assert compare_with_etcd(now, recorded, ClusterIdentity(), now.read_key(KEY)) == EtcdComparison()
     later = msgspec.structs.replace(recorded, revision=k3s.newest + 1)
-    assert hold_against(now, later, ClusterIdentity(), now.read_key(KEY)).is_older
+    assert compare_with_etcd(now, later, ClusterIdentity(), now.read_key(KEY)).is_older
 
 
 def test_it_is_a_file(k3s: KineWriter, now: KineNow) -> None:

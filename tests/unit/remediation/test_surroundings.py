@@ -14,7 +14,7 @@ from etcdfix.examine.verdicts.examination import KeyName
 from etcdfix.model.model import Outcome, StoredValue
 from etcdfix.model.storagekey import StorageLayout
 from etcdfix.remediation import surroundings as alike_module
-from etcdfix.remediation.surroundings import Alike, look_at_all
+from etcdfix.remediation.surroundings import SameKeyEvidence, look_at_all
 from etcdfix.testing.protobytes import block, object_meta, unknown
 from tests.support.decoders import shared_decoder
 from tests.support.encoders import kms_v2_body
@@ -76,7 +76,7 @@ def look(
     config: object = None,
     minor: int | None = None,
     before: StoredValue | None = None,
-) -> Alike:
+) -> SameKeyEvidence:
     """Look at everything, the target as it is there or as it was before."""
     source = holds if isinstance(holds, MemorySource) else MemorySource(holds)
     under_test = examiner(source, config, minor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from etcdfix.commands.planning import run as module
-from etcdfix.commands.planning.kept_look import KeptLook
+from etcdfix.commands.planning.live_cluster_view import LiveClusterView
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.errors import AuditLogLocked
 from tests.support.fixtures import Patch
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.etcd
 
 def test_one_look_and_one_log(planned: Planned, monkeypatch: Patch) -> None:
     planned.to_delete("a", "b", "c")
-    looks: list[KeptLook] = []
+    looks: list[LiveClusterView] = []
     locked: list[bool] = []
     change = module._Work._change
 

@@ -23,7 +23,7 @@ from etcdfix.model.rules import Rule
 from etcdfix.remediation.checks.servers import foretold_of, no_api_server
 from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.present import Present
-from etcdfix.remediation.surroundings import Alike
+from etcdfix.remediation.surroundings import SameKeyEvidence
 from tests.support.checked_values import judged
 from tests.support.examinations import examination, readable, with_verdict
 
@@ -145,7 +145,7 @@ def test_a_script_does_not_declare_an_outage() -> None:
 
 
 def second(found: Examination, again: Examination) -> RefusedByRule | None:
-    around = Alike(found, {}, False, SimilarCounts(), {}, 1)
+    around = SameKeyEvidence(found, {}, False, SimilarCounts(), {}, 1)
     words = ("only-copy", "unproven-damage", "newer-than-known")
     return judged(found, around, risks=words, second_look=again).refusal
 

@@ -17,7 +17,7 @@ from etcdfix.model.errors import RefusedByRule
 from etcdfix.model.model import Outcome, Repair, RepairKind, RepairProof
 from etcdfix.model.rules import MEANINGS, Rule
 from etcdfix.remediation.checks.value import as_it_is
-from etcdfix.remediation.surroundings import Alike
+from etcdfix.remediation.surroundings import SameKeyEvidence
 from etcdfix.text.commands import RunOptions
 from tests.support.checked_values import judged
 from tests.support.examinations import examination, readable
@@ -45,9 +45,9 @@ def alike(
     likes_failed: int = 0,
     likes_read: int = 0,
     transformer_opens: bool = False,
-) -> Alike:
+) -> SameKeyEvidence:
     names = found.encryption_keys
-    return Alike(
+    return SameKeyEvidence(
         target=found,
         counts=dict(zip(names, counts or [ALONE] * len(names), strict=True)),
         transformer_opens=transformer_opens,
@@ -57,14 +57,14 @@ def alike(
     )
 
 
-def proven(found: Examination, around: Alike | None = None, **settings: Any) -> bool:
+def proven(found: Examination, around: SameKeyEvidence | None = None, **settings: Any) -> bool:
     """Say whether a declaration was needed, where no rule refuses."""
     said = judged(found, around or alike(found), **settings)
     assert said.refusal is None, said.refusal
     return said.needed
 
 
-def refusal(found: Examination, around: Alike | None = None, **settings: Any) -> RefusedByRule:
+def refusal(found: Examination, around: SameKeyEvidence | None = None, **settings: Any) -> RefusedByRule:
     said = judged(found, around or alike(found), **settings)
     assert said.refusal is not None
     return said.refusal

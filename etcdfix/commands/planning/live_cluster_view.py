@@ -37,7 +37,7 @@ from etcdfix.model.rules import Rule, refuse
 from etcdfix.model.storagekey import API_SERVICE_PATH, CRD_PATH, StorageLayout
 from etcdfix.remediation.cluster import Cluster, encrypted, looks_enveloped
 from etcdfix.remediation.datastore import EtcdNow, KeyReading, Landmarks
-from etcdfix.remediation.surroundings import FRESH, Alike, Around, See, is_unread, note_unread
+from etcdfix.remediation.surroundings import FRESH, Around, SameKeyEvidence, See, is_unread, note_unread
 from etcdfix.sources.errors import RevisionCompacted
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.live import LiveSource
@@ -47,7 +47,7 @@ _MOST_LOOKS: Final = 3
 _SETTLED: Final = frozenset({Outcome.READABLE, Outcome.INCONSISTENT, Outcome.NOT_AN_OBJECT})
 
 
-class KeptLook:
+class LiveClusterView:
     """What stands around every value; ``looks`` says how often everything was looked at."""
 
     def __init__(self, cluster: Cluster, progress: Progress, say: Callable[[str], object]) -> None:
@@ -218,7 +218,7 @@ class KeptLook:
         self._add(found)
         return ""
 
-    def _alike(self, found: Examination) -> Alike:
+    def _alike(self, found: Examination) -> SameKeyEvidence:
         stored = found.stored
         seen = self._unread.get(stored.key)
         unread: Counter[str] = Counter()
@@ -227,7 +227,7 @@ class KeptLook:
                 note_unread(unread, other)
         there = seen is not None and seen.stored.mod_revision == stored.mod_revision
         failing = seen.encryption_keys if seen is not None and there else ()
-        return Alike(
+        return SameKeyEvidence(
             look_last(self._examiner, stored) if there else None,
             {
                 name: self._ledger.of(name, stored, target_counts=name in failing)
@@ -271,7 +271,7 @@ class _Settled:
 class _NowOfRun(EtcdNow):
     """What stands in etcd now: every change begins with its landmarks, and all its checks read what stands since."""
 
-    def __init__(self, client: EtcdClient, look: KeptLook) -> None:
+    def __init__(self, client: EtcdClient, look: LiveClusterView) -> None:
         super().__init__(client)
         self._look = look
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.commands.planning.kept_look import KeptLook
+from etcdfix.commands.planning.live_cluster_view import LiveClusterView
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine.all import no_progress
@@ -61,9 +61,11 @@ def opened(registry: Attacked, *, no_encryption: bool = False) -> Iterator[Clust
 
 
 @contextmanager
-def kept_look(registry: Attacked, *, no_encryption: bool = False) -> Iterator[tuple[Cluster, KeptLook]]:
+def live_cluster_view(
+    registry: Attacked, *, no_encryption: bool = False
+) -> Iterator[tuple[Cluster, LiveClusterView]]:
     with opened(registry, no_encryption=no_encryption) as cluster:
-        look = KeptLook(cluster, no_progress, quietly)
+        look = LiveClusterView(cluster, no_progress, quietly)
         yield msgspec.structs.replace(cluster, surroundings=look), look
 
 
@@ -209,7 +211,7 @@ def test_it_says_what_a_fresh_look_says(registry: Attacked, seed: int) -> None:
         world.step()
     compared = looks = 0
     keys = (*world.secrets, *world.customs)
-    with kept_look(registry) as (cluster, look):
+    with live_cluster_view(registry) as (cluster, look):
         for _ in range(25):
             for _ in range(world.random.randrange(1, 4)):
                 world.step()
@@ -241,7 +243,7 @@ def test_what_reads_or_is_gone_needs_no_new_look(registry: Attacked) -> None:
     lost = registry.secrets("aesgcm", ["lost-0", "lost-1"], OTHER)
     registry.secrets("aesgcm", ["a"], KEY_1)
     healthy = registry.secrets("secretbox", ["b", "c", "d"], KEY_1, "box")
-    with kept_look(registry) as (cluster, look):
+    with live_cluster_view(registry) as (cluster, look):
         assert said(cluster, look, lost[1])["counts"]
         for _ in range(3):
             registry.etcd.put(healthy[1], registry.stored(healthy[1]) or b"")
@@ -265,7 +267,7 @@ def test_what_speaks_for_others_is_a_new_look(registry: Attacked, of: str) -> No
     (lost,) = registry.secrets("aesgcm", ["lost"], OTHER)
     if of in {"gone", "replaced"}:
         registry.secrets("aesgcm", ["later"], KEY_1)
-    with kept_look(registry) as (cluster, look):
+    with live_cluster_view(registry) as (cluster, look):
         before = said(cluster, look, lost)["verdict"]["cause"]
         assert before == ("wrong-key" if of in {"broken", "unused-key"} else "nonce-damaged")
         if of == "broken":
@@ -290,7 +292,7 @@ def test_earlier_revisions_do_not_speak_for_other_values(registry: Attacked) -> 
         made = plain.values[plain.secret(key.rpartition(b"/")[2].decode(), uid=f"uid-{key.decode()}")]
         registry.etcd.put(key, seal("aesgcm", made, key, KEY_1 if right else OTHER))
     registry.etcd.put_all((key, BROKEN) for key in (before, after))
-    with kept_look(registry) as (cluster, look):
+    with live_cluster_view(registry) as (cluster, look):
         for key in (before, after, lost):
             ours = said(cluster, look, key)
             with opened(registry) as anew:
@@ -300,7 +302,7 @@ def test_earlier_revisions_do_not_speak_for_other_values(registry: Attacked) -> 
 
 def test_a_value_that_was_written_since_it_was_read_is_not_met_again(registry: Attacked) -> None:
     (key,) = registry.secrets("aesgcm", ["lost"], OTHER)
-    with kept_look(registry) as (cluster, look):
+    with live_cluster_view(registry) as (cluster, look):
         reading = cluster.now.read_key(key)
         assert reading.stored is not None
         found = cluster.examiner.apart().examine(reading.stored)
@@ -320,7 +322,7 @@ def test_a_definition_that_comes_or_goes_counts_for_what_is_read_from_then_on(
     registry.etcd.put(key, BROKEN)
     if defined:
         registry.etcd.put(definition.encode(), made.values[definition])
-    with kept_look(registry) as (cluster, look):
+    with live_cluster_view(registry) as (cluster, look):
         look.catch_up_now()
         before = said(cluster, look, key)
         if defined:
@@ -339,7 +341,7 @@ def test_a_definition_that_comes_or_goes_counts_for_what_is_read_from_then_on(
 
 def test_a_compaction_that_took_what_was_not_told_is_a_new_look(registry: Attacked) -> None:
     lost = registry.secrets("aesgcm", ["lost-0", "lost-1"], OTHER)
-    with kept_look(registry) as (cluster, look):
+    with live_cluster_view(registry) as (cluster, look):
         look.catch_up_now()
         registry.etcd.delete(lost[0])
         registry.etcd.compact()
@@ -363,7 +365,7 @@ def test_a_compaction_in_the_middle_of_the_look(registry: Attacked, monkeypatch:
         return pages(self, prefix)
 
     monkeypatch.setattr(LiveSource, "pages", after_a_compaction)
-    with kept_look(registry) as (cluster, look):
+    with live_cluster_view(registry) as (cluster, look):
         look.catch_up_now()
         registry.etcd.delete(lost[2])
         found = said(cluster, look, lost[1])
@@ -382,7 +384,7 @@ def test_an_etcd_that_stands_at_an_earlier_revision_is_another(
 ) -> None:
     """Than the last look, or than what was read before there was any: who may not read all never takes one."""
     monkeypatch.setattr(LiveSource, "reads_all", reads_all)
-    with kept_look(registry) as (_, look):
+    with live_cluster_view(registry) as (_, look):
         if looked:
             look.catch_up_now()
         with pytest.raises(RefusedByRule, match="etcd stands at revision 1, not past"):
@@ -391,7 +393,7 @@ def test_an_etcd_that_stands_at_an_earlier_revision_is_another(
 
 def test_look_that_has_not_seen_everything_speaks_for_nothing(registry: Attacked, monkeypatch: Patch) -> None:
     (key,) = registry.secrets("aesgcm", ["lost"], OTHER)
-    with kept_look(registry) as (cluster, look):
+    with live_cluster_view(registry) as (cluster, look):
         look.catch_up_now()
         monkeypatch.setattr(LiveSource, "problems", ["key x was left out"])
         for surroundings in (look, FRESH):
@@ -404,16 +406,16 @@ def test_look_that_has_not_seen_everything_speaks_for_nothing(registry: Attacked
 def test_an_etcd_that_cannot_be_kept_up_with(registry: Attacked, monkeypatch: Patch) -> None:
     """In every look something is written that asks for another one: nothing is said, and nobody looks for ever."""
     (key,) = registry.secrets("aesgcm", ["lost"], OTHER)
-    look_at = KeptLook._look_at_everything
-    with kept_look(registry) as (cluster, look):
+    look_at = LiveClusterView._look_at_everything
+    with live_cluster_view(registry) as (cluster, look):
         look.catch_up_now()
 
-        def busy(self: KeptLook) -> None:
+        def busy(self: LiveClusterView) -> None:
             look_at(self)
             registry.put(f"shop/broken-{self.looks}", BROKEN)
             self._source.move_to(registry.etcd.revision())
 
-        monkeypatch.setattr(KeptLook, "_look_at_everything", busy)
+        monkeypatch.setattr(LiveClusterView, "_look_at_everything", busy)
         registry.put("shop/broken", BROKEN)
         before = look.looks
         with pytest.raises(SourceError, match="cannot be kept up with: a value that does not read"):
@@ -429,7 +431,7 @@ def test_an_encrypted_value_that_is_written_speaks_against_no_encryption(
     etcd = etcd_servers.start()
     registry = Attacked(etcd, b"/registry", tmp_path, capfd)
     key = registry.put("shop/broken", BROKEN)
-    with kept_look(registry, no_encryption=True) as (cluster, look):
+    with live_cluster_view(registry, no_encryption=True) as (cluster, look):
         look.catch_up_now()
         assert said(cluster, look, key) is not None
         registry.etcd.put(b"/elsewhere/x" + registry.prefix.encode(), b"k8s:enc:aescbc:v1:key1:abc")
@@ -440,7 +442,7 @@ def test_an_encrypted_value_that_is_written_speaks_against_no_encryption(
 
 def test_a_watch_that_breaks_is_a_new_look(registry: Attacked, monkeypatch: Patch) -> None:
     lost = registry.secrets("aesgcm", ["lost-0", "lost-1"], OTHER)
-    with kept_look(registry) as (cluster, look):
+    with live_cluster_view(registry) as (cluster, look):
         look.catch_up_now()
         registry.etcd.delete(lost[0])
         with monkeypatch.context() as patched:
@@ -462,7 +464,7 @@ def test_who_may_not_read_everything_or_asks_plugins_gets_a_fresh_look_each_time
     lost = registry.secrets("aesgcm", ["lost-0", "lost-1"], OTHER)
     if why == "rights":
         monkeypatch.setattr(LiveSource, "reads_all", False)
-    with kept_look(registry) as (cluster, look):
+    with live_cluster_view(registry) as (cluster, look):
         if why == "plugins":
             plugins = SimpleNamespace(
                 deferring=False, final=False, aside=nullcontext, over=False, start_over=lambda: None

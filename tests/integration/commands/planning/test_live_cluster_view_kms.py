@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.commands.planning.kept_look import KeptLook
+from etcdfix.commands.planning.live_cluster_view import LiveClusterView
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.encryption.transformer import Transformers
@@ -22,7 +22,7 @@ from etcdfix.remediation.surroundings import FRESH, Surroundings
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
 from etcdfix.testing.servers import EtcdServer
-from tests.integration.commands.planning.test_kept_look import World, quietly, said
+from tests.integration.commands.planning.test_live_cluster_view import World, quietly, said
 from tests.support.attacks import Attacked
 from tests.support.decoders import shared_decoder
 from tests.support.fixtures import Captured
@@ -106,7 +106,7 @@ def test_it_says_what_a_fresh_look_says(
         for _ in range(10):
             world.step()
         with _opened(registry) as cluster:
-            look = KeptLook(cluster, no_progress, quietly)
+            look = LiveClusterView(cluster, no_progress, quietly)
             kept = msgspec.structs.replace(cluster, surroundings=look)
             for _ in range(8):
                 for _ in range(world.random.randrange(1, 4)):

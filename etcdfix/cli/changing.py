@@ -43,7 +43,7 @@ from etcdfix.cli.output import (
 )
 from etcdfix.cli.progress import progress_of
 from etcdfix.commands.changing.outcome import outcome_report, refusal_report
-from etcdfix.commands.changing.preview import deletion_preview, fix_preview, undo_preview
+from etcdfix.commands.changing.preview import change_preview
 from etcdfix.commands.delete import DeleteRequest, run_delete
 from etcdfix.commands.fix import UndoRequest, run_fix, run_undo
 from etcdfix.commands.opening import Candidates, Inputs, open_candidates, open_cluster, without_candidates
@@ -240,7 +240,7 @@ def delete(*, key: str, plan: Path | None, rescued: Path | None, **options: Any)
         def preview(found: Change) -> None:
             checked.append(found)
             kept = with_what_it_keeps(change.run, change.cluster.source)
-            show_preview(deletion_preview(found, kept), kept)
+            show_preview(change_preview(found, kept), kept)
 
         reviewed = load_plan(plan) if plan is not None else None
         request = DeleteRequest(
@@ -314,7 +314,7 @@ def fix(
             change.cluster,
             request,
             change.confirmer,
-            preview=lambda found: show_preview(fix_preview(found), change.run),
+            preview=lambda found: show_preview(change_preview(found, change.run), change.run),
             candidates=change.candidates,
             progress=progress,
         )
@@ -348,7 +348,7 @@ def undo(*, backup: str, **options: Any) -> int:
             change.cluster,
             request,
             change.confirmer,
-            preview=lambda found: show_preview(undo_preview(found), change.run),
+            preview=lambda found: show_preview(change_preview(found, change.run), change.run),
         )
         unread = not change.cluster.configured and looks_enveloped(read[0].content.stored.value)
         return change.teller.tell(outcome, change.run, unread=unread)

@@ -39,6 +39,7 @@ from etcdfix.remediation.audit.verify import read_events, read_records
 from etcdfix.report.document import CAP
 from etcdfix.report.log import EventList
 from etcdfix.report.render import FORMS
+from etcdfix.report.rows import Rows
 from etcdfix.text.commands import RunOptions
 from etcdfix.text.safetext import safe_json
 
@@ -80,10 +81,8 @@ def show(*, log: Path, **options: Any) -> int:
             for event in read_events(log):
                 place.stream.write(safe_json(msgspec.json.encode(event)) + b"\n")
         else:
-            writer = FORMS[output](place.stream, RunOptions(), CAP)
-            for event in read_events(log):
-                writer.row(event)
-            writer.end(EventList())
+            events = Rows(sum(1 for _ in read_events(log)), lambda: read_events(log))
+            FORMS[output](place.stream, RunOptions(), CAP).end(EventList(items=events))
     return 0
 
 

@@ -63,7 +63,7 @@ class EventList(msgspec.Struct, frozen=True, kw_only=True, rename={"api_version"
     api_version: str = "audit.k8s.io/v1"
     kind: str = "EventList"
     metadata: dict[str, Any] = msgspec.field(default_factory=dict)
-    items: list[Any] = msgspec.field(default_factory=list)
+    items: Sequence[Any] = ()
 
 
 class LogRecords(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What a person reads before a change, at most 30 lines: the data of each command for the one preview of all."""
+"""What a person reads before a change, at most 30 lines; one preview for all changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import msgspec
 from etcdfix.apiserver.objects import Answer
 from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.copies.model import Copy, Freshness, Sameness
-from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.graph.model import Action, Assessment
 from etcdfix.model.model import ClusterIdentity, Outcome, RepairKind, RepairProof
 from etcdfix.model.providers import IDENTITY
@@ -18,11 +17,11 @@ from etcdfix.model.storagekey import display
 from etcdfix.remediation.change import Change
 from etcdfix.remediation.checks.copy import UNSIGNED_LEASE, speaks_for
 from etcdfix.remediation.cluster import Cluster
+from etcdfix.remediation.memory.held import HeldObject
 from etcdfix.remediation.offers import ways_at_hand
 from etcdfix.report.advice.ways import WayKind
 from etcdfix.report.change import Fact, preview_of
 from etcdfix.report.document import Document, Step
-from etcdfix.report.model import Remedy
 from etcdfix.report.tally import Stakes
 from etcdfix.text.commands import RunOptions, explain
 from etcdfix.text.words import counted, fit
@@ -32,13 +31,11 @@ WARNINGS: Final = (
     "It skips finalizers and graceful ends. The garbage collector may delete what it owned; watches restart.",
 )
 """KEP-3926, in meaning."""
+
+_GONE: Final = "Dependents that the garbage collector has deleted do not come back with their owner."
 _MOST_NAMED: Final = 3
 _LONGEST: Final = 180
-_CANDIDATE: Final = {
-    RepairProof.TAG: "the value then opens, and its tag authenticates it",
-    RepairProof.DECODES: "the object then decodes",
-    RepairProof.NONE: "an object of this etcd key comes out, and nothing proves its contents",
-}
+_CANDIDATE: Final = "an object of this etcd key comes out, and nothing proves its contents"
 _PROVEN: Final = {
     RepairProof.TAG: "the value opens, and its tag authenticates it",
     RepairProof.DECODES: "an unencrypted object of this etcd key decodes whole; no bit was searched for",
@@ -57,172 +54,116 @@ _SAID: Final = {
 }
 
 
-def deletion_preview(change: Change, run: RunOptions) -> Document:
-    """Return what a deletion takes away, what it sets off, and what would be less destructive."""
-    present, key = change.present, change.present.key
-    found, repair = present.found, present.unproven_repair
-    shown = found if repair is None else msgspec.structs.replace(found, repair=repair)
-    every = ways_at_hand(shown, run, present.readable, breaking=bool(present.protected))
-    ways = [way for way in every if way.verb != WayKind.DELETE]
-    # A configuration that is kept in this etcd ends the loss: it is told beside the best way out.
-    named = [way for number, way in enumerate(ways) if not number or _recovers(way)]
-    instead = [Step(way.action, way.command) for way in named]
-    left = len(ways) - len(named)
-    more = f"{counted(left, 'more way')} out, and " if left else ""
-    instead.append(Step(f"See {more}what depends on it", explain(key, "--impact")))
-
-    def facts() -> Iterator[Fact]:
-        yield from _present(change)
-        if repair is not None:
-            yield "May repair", f"{repair.words}: {_CANDIDATE[repair.proof]}"
-        yield from _under(change)
-        yield from _where(change, f", {counted(present.alike.keys, 'key')}")
-
+def change_preview(change: Change, run: RunOptions) -> Document:
+    """Return what a change does, what speaks for it and against it, and what would be less destructive."""
+    present = change.present
     return preview_of(
-        f"To delete: {present.shown}",
+        f"To {change.verb.purpose}: {present.shown}",
         stakes=_stakes(change),
-        facts=[*facts()],
-        sets_off=[*_losses(present.assessment, present.protected), ("", " ".join(WARNINGS))],
-        instead=instead,
+        facts=[*_facts(change)],
+        sets_off=[*_sets_off(change)],
+        instead=_less_destructive(change, run) if change.deletes else [],
         warnings=change.warnings,
         kept=[*_kept(change)],
-    )
-
-
-def _recovers(way: Remedy) -> bool:
-    return way.command.words[1:3] == ("encryption", "recover")
-
-
-def fix_preview(change: Change) -> Document:
-    """Return which copy will be put back and why that one, and what makes room; or what an API server writes anew."""
-    if change.held is not None:
-        return _memory_preview(change)
-    present, copy, others = change.present, change.copy, change.chosen.others
-
-    def facts() -> Iterator[Fact]:
-        yield object_fact(change.examined if present.absent else present.found)
-        yield "Now", _now(change)
-        chosen = "as you named it" if others is None else f"the best of {others + 1} copies"
-        yield "From", f"{copy.where}, {chosen}"
-        yield "Proof", _proof(copy)
-        yield "Doubt", copy.doubt
-        yield from _put(change)
-        yield "Lost", _lost(change)
-        if change.sealed is not None:
-            plain = change.sealed.transformer == IDENTITY
-            yield "Written with", "no encryption" if plain else change.sealed.transformer
-            if change.proof:
-                yield "Write key", f"API servers write so too: {display(change.proof)} is stored under it"
-            elif not present.cluster.no_encryption:
-                yield "Write key", "nothing shows that API servers hold it, as accepted"
-        yield from _where(change)
-
-    gone = "Dependents that the garbage collector has deleted do not come back with their owner."
-    return preview_of(
-        f"To fix: {present.shown}",
-        stakes=_stakes(change),
-        facts=[*facts()],
-        sets_off=[] if change.is_of_the_value else [("", gone)],
-        warnings=change.warnings,
-        kept=[*_kept(change)],
-    )
-
-
-def undo_preview(change: Change) -> Document:
-    """Return what will be put back, and what speaks for it."""
-    facts = [
-        object_fact(change.examined),
-        ("From", change.copy.where),
-        ("Source", speaks_for(change.present, change)),
-        ("Now", _now(change)),
-        *_put(change),
-        *_where(change),
-    ]
-    return preview_of(
-        f"To undo: {change.present.shown}", facts=facts, warnings=change.warnings, kept=[*_kept(change)]
-    )
-
-
-def _memory_preview(change: Change) -> Document:
-    held, present, dry_run = change.held, change.present, change.request.dry_run
-    assert held is not None  # an API server makes it
-    chosen, found = held.chosen, held.found
-    holders = ", ".join(holder.server.address for holder in chosen.holders)
-    says = f" as {chosen.uid_from} says" if chosen.ended else ""
-    by = f"{chosen.holders[0].server.address}, in its memory, as last written"
-    if chosen.ended:
-        by = f"no server gives it from memory any more; these may hold it: {holders}"
-    unreadable = (
-        f"etcdfix cannot read {counted(held.kind.unread, 'value')} of {found.directory.group_resource}"
-    )
-    means = [
-        "It is one merge PATCH with uid and resourceVersion that sets an annotation. Nothing is deleted.",
-        "Do not restart an API server before everything of the kind is written anew.",
-    ]
-    if chosen.ended and dry_run:
-        means.append("Whether a server still holds it is known only when it is asked to write it.")
-    if dry_run:
-        means.append(
-            "Whether admission lets it through is known only then: dryRun=All fails for such an object."
-        )
-    return preview_of(
-        f"To fix: {present.shown}",
-        facts=[
-            object_fact(found, f", uid {chosen.uid}{says}"),
-            (
-                "Now",
-                f"{found.verdict.outcome}, {found.verdict.cause}: {fit(found.verdict.message, _LONGEST)}",
-            ),
-            ("Stored", f"mod_revision {held.mod_revision}"),
-            ("Held by", by),
-            *cluster_facts(present.cluster, present.identity),
-            *_servers(present.servers),
-            ("Rescued", f"{held.ground.rescued}: {unreadable}; what API servers hold of them is saved"),
-        ],
-        sets_off=[("", " ".join(means))],
-        warnings=change.warnings,
     )
 
 
 def _stakes(change: Change) -> list[str]:
+    if change.undoes or change.held is not None:
+        return []
     stakes = Stakes([] if change.present.absent else [change.present.found]).lines()
     if change.goes and change.present.protected:
         stakes.append(f"CLUSTER-BREAKING, as accepted: {change.present.protected}.")
     return stakes[:_MOST_NAMED]
 
 
-def object_fact(found: Examination, more: str = "") -> Fact:
-    """Return which object it is."""
+def _less_destructive(change: Change, run: RunOptions) -> list[Step]:
+    present = change.present
+    found, repair = present.found, present.unproven_repair
+    shown = found if repair is None else msgspec.structs.replace(found, repair=repair)
+    every = ways_at_hand(shown, run, present.readable, breaking=bool(present.protected))
+    ways = [way for way in every if way.verb != WayKind.DELETE]
+    # A configuration that is kept in this etcd ends the loss: it is told beside the best way out.
+    recovers = ("encryption", "recover")
+    named = [way for number, way in enumerate(ways) if not number or way.command.words[1:3] == recovers]
+    left = len(ways) - len(named)
+    more = f"{counted(left, 'more way')} out, and " if left else ""
+    depends = Step(f"See {more}what depends on it", explain(present.key, "--impact"))
+    return [*(Step(way.action, way.command) for way in named), depends]
+
+
+def _facts(change: Change) -> Iterator[Fact]:
+    present = change.present
+    found = change.examined if present.absent else present.found
     where = f" in namespace {found.namespace}" if found.namespace else ""
-    return "Object", f"{found.directory.group_resource} {found.name}{where}{more}"
+    yield "Object", f"{found.directory.group_resource} {found.name}{where}"
+    yield from _now(change)
+    if change.held is not None:
+        yield from _from_memory(change.held)
+    elif not change.deletes:
+        yield from _put(change)
+    elif present.unproven_repair is not None:
+        yield "May repair", f"{present.unproven_repair.words}: {_CANDIDATE}"
+    if change.deletes:
+        yield from _under(change)
+    keys = f", {counted(present.alike.keys, 'key')}" if change.deletes else ""
+    yield from cluster_facts(present.cluster, present.identity, keys)
+    yield from _servers(present.servers)
+    yield "Accepted", ", ".join(change.accepted.as_flags())
 
 
-def _present(change: Change) -> Iterator[Fact]:
-    present, found, stored = change.present, change.present.found, change.present.stored
-    verdict = found.verdict
-    yield object_fact(found)
-    lease = ""
+def _now(change: Change) -> Iterator[Fact]:
+    present, stored = change.present, change.present.reading.stored
+    if stored is None:
+        yield "Now", "nothing is there"
+        return
+    lease, verdict = "", present.found.verdict
     if present.lease is not None:
         left = f"{present.lease.remaining_seconds} s left" if present.lease.alive else "expired"
         lease = f", lease {present.lease.lease:x}, {left}"
     revisions = f"mod_revision {stored.mod_revision}, create_revision {stored.create_revision}"
     yield "Stored", f"{len(stored.value)} bytes, {revisions}, version {stored.version}{lease}"
-    if verdict.outcome is Outcome.UNDETERMINED:
+    said = f"{verdict.outcome}, {verdict.cause} ({verdict.confidence})" if verdict.cause else verdict.outcome
+    if change.deletes and verdict.outcome is Outcome.UNDETERMINED:
         doubt = "the value may be whole; only your declaration deletes it"
-        yield "Verdict", f"NOT PROVEN ({verdict.cause}): {doubt}. {fit(verdict.message, _LONGEST)}"
+        said = f"NOT PROVEN ({verdict.cause}): {doubt}"
+    yield "Verdict", f"{said}: {fit(verdict.message, _LONGEST)}"
+
+
+def _put(change: Change) -> Iterator[Fact]:
+    """Yield which copy is put back, why that one, and what it is."""
+    copy, then = change.copy, change.examined
+    if change.undoes:
+        yield "From", copy.where
+        yield "Source", speaks_for(change.present, change)
     else:
-        said = f"{verdict.outcome}, {verdict.cause} ({verdict.confidence})"
-        yield "Verdict", f"{said}: {fit(verdict.message, _LONGEST)}"
-
-
-def _now(change: Change) -> str:
-    present, stored = change.present, change.present.reading.stored
-    if stored is None:
-        return "nothing is there"
-    verdict = present.found.verdict
-    said = f"{verdict.outcome}, {verdict.cause}" if verdict.cause is not None else verdict.outcome
-    why = f": {fit(verdict.message, _LONGEST)}" if not change.undoes else ""
-    return f"{len(stored.value)} bytes at mod_revision {stored.mod_revision}, {said}{why}"
+        others = change.chosen.others
+        chosen = "as you named it" if others is None else f"the best of {others + 1} copies"
+        yield "From", f"{copy.where}, {chosen}"
+        yield "Proof", _proof(copy)
+        yield "Doubt", copy.doubt
+    was = f", written at mod_revision {copy.mod_revision}" if copy.mod_revision else ""
+    what = fit(then.verdict.message, _LONGEST)
+    if then.verdict.outcome is Outcome.READABLE:
+        kind = f"{then.gvk.api_version} {then.gvk.kind} " if then.gvk is not None else ""
+        what = f"{kind}{f'{then.namespace}/{then.name}'.lstrip('/')}"
+    yield "Then", f"{then.verdict.outcome}: {what}, {len(change.value or b'')} bytes{was}"
+    if change.lease:
+        yield "Lease", f"{change.lease & UNSIGNED_LEASE:x} is kept"
+    elif copy.lease:
+        yield "Lease", "is left out, as accepted"
+    if copy.freshness is Freshness.OLDER:
+        later = counted(copy.later_writes, "later write") if copy.later_writes else "what was written later"
+        yield "Lost", f"{later} of the object"
+    elif copy.freshness is Freshness.UNKNOWN and not (change.is_of_the_value or change.undoes):
+        yield "Lost", "nothing tells whether the object was written after this copy"
+    if change.sealed is not None:
+        plain = change.sealed.transformer == IDENTITY
+        yield "Written with", "no encryption" if plain else change.sealed.transformer
+        if change.proof:
+            yield "Write key", f"API servers write so too: {display(change.proof)} is stored under it"
+        elif not change.present.cluster.no_encryption:
+            yield "Write key", "nothing shows that API servers hold it, as accepted"
 
 
 def _proof(copy: Copy) -> str:
@@ -233,34 +174,31 @@ def _proof(copy: Copy) -> str:
     return _OF_THE_NAME if copy.repair.kind is RepairKind.NAME else _PROVEN[copy.repair.proof]
 
 
-def _put(change: Change) -> Iterator[Fact]:
-    copy, then = change.copy, change.examined
-    was = f", written at mod_revision {copy.mod_revision}" if copy.mod_revision else ""
-    readable = then.verdict.outcome is Outcome.READABLE
-    kind = f"{then.gvk.api_version} {then.gvk.kind} " if then.gvk is not None else ""
-    name = f"{then.namespace}/{then.name}".lstrip("/")
-    what = f"{kind}{name}" if readable else fit(then.verdict.message, _LONGEST)
-    yield "Then", f"{then.verdict.outcome}: {what}, {len(change.value or b'')} bytes{was}"
-    if change.lease:
-        yield "Lease", f"{change.lease & UNSIGNED_LEASE:x} is kept"
-    elif copy.lease:
-        yield "Lease", "is left out, as accepted"
+def _from_memory(held: HeldObject) -> Iterator[Fact]:
+    chosen, resource = held.chosen, held.found.directory.group_resource
+    by, says = f"{chosen.holders[0].server.address}, in its memory, as last written", ""
+    if chosen.ended:
+        holders = ", ".join(holder.server.address for holder in chosen.holders)
+        by = f"no server gives it from memory any more; these may hold it: {holders}"
+        says = f", as {chosen.uid_from} says"
+    yield "Held by", by
+    yield "uid", f"{chosen.uid}{says}"
+    unread = f"etcdfix cannot read {counted(held.kind.unread, 'value')} of {resource}"
+    yield "Rescued", f"{held.ground.rescued}: {unread}; what API servers hold of them is saved"
 
 
-def _lost(change: Change) -> str:
-    copy = change.copy
-    if copy.freshness is Freshness.OLDER:
-        later = counted(copy.later_writes, "later write") if copy.later_writes else "what was written later"
-        return f"{later} of the object"
-    unknown = copy.freshness is Freshness.UNKNOWN and not change.is_of_the_value
-    return "nothing tells whether the object was written after this copy" if unknown else ""
-
-
-def _where(change: Change, keys: str = "") -> Iterator[Fact]:
-    present = change.present
-    yield from cluster_facts(present.cluster, present.identity, keys)
-    yield from _servers(present.servers)
-    yield "Accepted", ", ".join(change.accepted.as_flags())
+def _under(change: Change) -> Iterator[Fact]:
+    for name, counts in change.present.alike.counts.items():
+        undetermined = f", {counts.undetermined} undetermined" if counts.undetermined else ""
+        damaged = f", {counts.damaged} of them proven damaged" if counts.damaged else ""
+        rule = f" of {name.rule}" if name.rule else ""
+        key = f" ({name.key})" if name.key else ""
+        under = f"{name.transformer or 'no envelope that is known'}{rule}{key}"
+        numbers = f"{counts.opened} open, {counts.failed} fail{damaged}{undetermined} (this one included)"
+        yield "Under", f"{under}: {numbers}"
+        if change.needs_declaration and counts.opened:
+            opened = counted(counts.opened, "value")
+            yield "Warning", f"{opened} OPEN under this key: make sure that you mean this one"
 
 
 def cluster_facts(cluster: Cluster, identity: ClusterIdentity, keys: str = "") -> Iterator[Fact]:
@@ -286,18 +224,23 @@ def _servers(servers: ServerAnswers) -> Iterator[Fact]:
     yield from (("Warning", warning) for warning in servers.warnings)
 
 
-def _under(change: Change) -> Iterator[Fact]:
-    for name, counts in change.present.alike.counts.items():
-        undetermined = f", {counts.undetermined} undetermined" if counts.undetermined else ""
-        damaged = f", {counts.damaged} of them proven damaged" if counts.damaged else ""
-        rule = f" of {name.rule}" if name.rule else ""
-        key = f" ({name.key})" if name.key else ""
-        under = f"{name.transformer or 'no envelope that is known'}{rule}{key}"
-        numbers = f"{counts.opened} open, {counts.failed} fail{damaged}{undetermined} (this one included)"
-        yield "Under", f"{under}: {numbers}"
-        if change.needs_declaration and counts.opened:
-            opened = counted(counts.opened, "value")
-            yield "Warning", f"{opened} OPEN under this key: make sure that you mean this one"
+def _sets_off(change: Change) -> Iterator[Fact]:
+    if change.deletes:
+        yield from _losses(change.present.assessment, change.present.protected)
+        yield "", " ".join(WARNINGS)
+    elif change.held is not None:
+        yield "", " ".join(_of_a_patch(change.held, dry_run=change.request.dry_run))
+    elif not change.undoes and not change.is_of_the_value:
+        yield "", _GONE
+
+
+def _of_a_patch(held: HeldObject, *, dry_run: bool) -> Iterator[str]:
+    yield "It is one merge PATCH with uid and resourceVersion that sets an annotation. Nothing is deleted."
+    yield "Do not restart an API server before everything of the kind is written anew."
+    if dry_run and held.chosen.ended:
+        yield "Whether a server still holds it is known only when it is asked to write it."
+    if dry_run:
+        yield "Whether admission lets it through is known only then: dryRun=All fails for such an object."
 
 
 def _losses(found: Assessment | None, said: str) -> Iterator[Fact]:
@@ -328,9 +271,11 @@ def _losses(found: Assessment | None, said: str) -> Iterator[Fact]:
 
 
 def _kept(change: Change) -> Iterator[Fact]:
-    paths, log = change.request.record_paths, f"audit log {change.request.record_paths.log_path}"
+    paths = change.request.record_paths
+    log = f"audit log {paths.log_path}"
     if change.present.absent:
         yield "Recorded", log
-    else:
-        backup = f"backup in {', '.join(map(str, paths.directories))}"
-        yield "Recorded", f"{backup}, {log}; etcdfix undo BACKUP puts it back"
+        return
+    # Nobody could read the old value that an API server replaces, so nobody puts it back.
+    undo = "" if change.held is not None else "; etcdfix undo BACKUP puts it back"
+    yield "Recorded", f"backup in {', '.join(map(str, paths.directories))}, {log}{undo}"

@@ -14,7 +14,7 @@ from etcdfix.apiserver.objects import Answer, ServerAnswer
 from etcdfix.apiserver.permissions import Authorization
 from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.commands.changing.outcome import outcome_report
-from etcdfix.commands.changing.preview import WARNINGS, deletion_preview
+from etcdfix.commands.changing.preview import WARNINGS, change_preview
 from etcdfix.examine.maybe_newer import SimilarCounts
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.examination import Examination
@@ -84,7 +84,7 @@ def _change(
 
 
 def _lines(change: Change) -> list[str]:
-    lines = [*text_lines(deletion_preview(change, AGAIN), AGAIN, 100)]
+    lines = [*text_lines(change_preview(change, AGAIN), AGAIN, 100)]
     assert all(line.isprintable() for line in lines)
     assert len(lines) <= 30
     return lines

@@ -36,7 +36,6 @@ from etcdfix.model.errors import EtcdfixError
 from etcdfix.model.rules import Rule
 from etcdfix.remediation.audit.syslog import Syslog
 from etcdfix.remediation.audit.verify import read_events, read_records
-from etcdfix.report.document import CAP
 from etcdfix.report.log import EventList
 from etcdfix.report.render import FORMS
 from etcdfix.report.rows import Rows
@@ -82,7 +81,7 @@ def show(*, log: Path, **options: Any) -> int:
                 place.stream.write(safe_json(msgspec.json.encode(event)) + b"\n")
         else:
             events = Rows(sum(1 for _ in read_events(log)), lambda: read_events(log))
-            FORMS[output](place.stream, RunOptions(), CAP).end(EventList(items=events))
+            FORMS[output](place.stream, RunOptions()).end(EventList(items=events))
     return 0
 
 

@@ -37,7 +37,7 @@ from etcdfix.model.errors import EndedEarly, SourceError
 from etcdfix.model.model import Outcome
 from etcdfix.model.scope import ScopeRequest
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.report.document import CAP, State
+from etcdfix.report.document import State
 from etcdfix.report.render import Report, write
 from etcdfix.text.commands import RunOptions
 from etcdfix.text.notes import Note
@@ -149,7 +149,7 @@ class ReportPlace:
 
     def show(self, report: Report, run: RunOptions | None = None) -> None:
         """Write a report in the form that was asked for."""
-        write(report, self.form, self.stream, run or RunOptions(), cap=CAP)
+        write(report, self.form, self.stream, run or RunOptions())
         self.wrote(report)
 
     def wrote(self, report: Report) -> None:

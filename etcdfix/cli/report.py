@@ -14,7 +14,6 @@ from etcdfix.cli.output import say, say_incomplete
 from etcdfix.commands.render_report import open_saved
 from etcdfix.commands.saved_reports import diff_reports, merge_reports
 from etcdfix.inputs.inputfile import STANDARD_INPUT
-from etcdfix.report.document import CAP
 from etcdfix.report.render import SCAN_FORMS
 
 
@@ -40,7 +39,7 @@ def render(*, file: Path, output: str, **options: Any) -> int:
             forms = ", ".join(saved.forms)
             raise click.UsageError(f"a {saved.struct.__name__} has no -o {output}; it has {forms}")
         with report_place({**options, "output": output}, [file]) as place:
-            report = saved.write(lambda run: SCAN_FORMS[output](place.stream, run, CAP))
+            report = saved.write(lambda run: SCAN_FORMS[output](place.stream, run))
             place.wrote(report)
     reasons = getattr(report, "incomplete_reasons", [])
     say_incomplete(reasons)

@@ -21,7 +21,6 @@ from etcdfix.commands.scanning.pipeline import FAILING
 from etcdfix.model.errors import ConfigurationError
 from etcdfix.model.model import Outcome
 from etcdfix.report.advice.whole import plugin_troubles
-from etcdfix.report.document import CAP
 from etcdfix.report.render import FORMS, SCAN_FORMS, Writer
 from etcdfix.report.saved_report import load_baseline
 from etcdfix.text.commands import RunOptions
@@ -107,7 +106,7 @@ def _writer(place: ReportPlace, run: RunOptions, failing: Collection[Outcome]) -
         from etcdfix.report.render.junit import JUnitWriter  # noqa: PLC0415 - only this form loads XML
 
         return JUnitWriter(place.stream, run, failing)
-    return SCAN_FORMS[place.form](place.stream, run, CAP)
+    return SCAN_FORMS[place.form](place.stream, run)
 
 
 def _say_last_words(result: ScanResult, fail_on: Collection[Outcome]) -> None:

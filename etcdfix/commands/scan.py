@@ -22,7 +22,6 @@ from etcdfix.model.model import Outcome
 from etcdfix.model.scope import ScopeRequest
 from etcdfix.model.storagekey import display, likely_prefixes
 from etcdfix.report.advice.whole import awaited_plugins, first_step, plugin_problems, undetermined_problem
-from etcdfix.report.finding import CAP
 from etcdfix.report.model import KMSPluginSummary, ScanHeader, Summary
 from etcdfix.report.origin import TOOL, shown_configuration, shown_scope, shown_source, shown_word, timestamp
 from etcdfix.report.render import Writer
@@ -41,12 +40,10 @@ class ScanRequest(Reading, frozen=True, kw_only=True):
     """Everything that decides what a scan looks at and how.
 
     Attributes:
-        max_causes: Cap of each Status.
         baseline: Findings that are known already.
     """
 
     scope: ScopeRequest = msgspec.field(default_factory=ScopeRequest)
-    max_causes: int = CAP
     baseline: Baseline | None = None
 
 

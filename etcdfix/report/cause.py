@@ -36,7 +36,7 @@ _SEVERITIES: Final = {
 }
 
 
-class CauseSummary(msgspec.Struct, frozen=True, kw_only=True):
+class CauseFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the catalogue says of one cause.
 
     Attributes:
@@ -96,7 +96,7 @@ class CausePage(PublishedReport, frozen=True, kw_only=True):
     """
 
     kind: str = "CausePage"
-    about: CauseSummary
+    about: CauseFacts
     sections: list[PageSection]
 
     def document(self) -> Document:
@@ -130,7 +130,7 @@ class CauseList(PublishedReport, frozen=True, kw_only=True):
     """All causes."""
 
     kind: str = "CauseList"
-    causes: list[CauseSummary]
+    causes: list[CauseFacts]
 
     def document(self) -> Document:
         """Return a line for each cause."""

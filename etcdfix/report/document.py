@@ -14,7 +14,7 @@ import msgspec
 from etcdfix.text.commands import Command
 
 CAP: Final = 100
-"""So many rows a table holds at most; KEP-3926's cap."""
+"""KEP-3926: so many unreadable objects are shown, and the next entry says that there are more; so for every table."""
 _MOST_STAKES: Final = 3
 
 

@@ -13,6 +13,7 @@ from etcdfix.examine.verdicts.severity import stake_of
 from etcdfix.model.model import GroupResource, Outcome, ServerBehaviour, digest_of
 from etcdfix.model.storagekey import ResourcePrefix, StorageLayout, display
 from etcdfix.report.advice.finding import ways_out
+from etcdfix.report.document import CAP
 from etcdfix.report.model import Finding, Remedy, Status, StatusCause, StatusDetails, ValueKind
 from etcdfix.text.safetext import key_base64
 
@@ -94,8 +95,6 @@ def status_cause(finding: Finding) -> StatusCause | None:
     )
 
 
-CAP: Final = 100
-"""KEP-3926: so many unreadable objects are shown; the next entry says that there are more."""
 _TRUNCATED: Final = StatusCause(reason="FieldValueTooMany", message="too many errors, the list is truncated")
 
 
@@ -108,14 +107,15 @@ class _Listed(msgspec.Struct):
 class Statuses:
     """The Status of each resource that has objects which the API server itself calls corrupt.
 
+    Each has at most :data:`CAP` causes, and another one that says where there are more.
+
     Args:
-        cap: So many causes each has at most.
         layout: Where the resources lie.
         namespaces: The scope: a LIST of a single namespace reads a part of the resource.
     """
 
-    def __init__(self, cap: int, layout: StorageLayout, namespaces: Sequence[str] = ()) -> None:
-        self._cap, self._layout = cap, layout
+    def __init__(self, layout: StorageLayout, namespaces: Sequence[str] = ()) -> None:
+        self._layout = layout
         self._below = f"{namespaces[0]}/" if len(namespaces) == 1 else ""
         self._listed: dict[GroupResource, _Listed] = {}
 
@@ -128,7 +128,7 @@ class Statuses:
             below = self._below if directory.namespaced is not False else ""
             prefix = display(self._layout.directory_prefix(directory)) + below
             listed = self._listed[directory.group_resource] = _Listed(prefix)
-        if len(listed.causes) >= self._cap:
+        if len(listed.causes) >= CAP:
             listed.truncated = True
         elif cause := status_cause(finding):
             listed.causes.append(cause)

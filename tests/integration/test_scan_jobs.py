@@ -92,7 +92,7 @@ def planned(jobs: int, progress: Any = no_progress) -> Report:
         path = Path(folder) / "report.json"
         request = ScanRequest(layout=StorageLayout(), configuration=configuration)
         with path.open("wb") as stream:
-            run_scan(source, request, SCAN_FORMS["json"](stream, RunOptions(), 100))
+            run_scan(source, request, SCAN_FORMS["json"](stream, RunOptions()))
         saved = load_report(path)
         examiner = Examiner.of_cluster(source, request)
         wanted = PlanRequest(layout=StorageLayout(), report=saved, configuration=configuration)

@@ -98,7 +98,7 @@ def scan_to(
     lines: bool = False,
 ) -> Path:
     with path.open("wb") as stream:
-        reporter = SCAN_FORMS["jsonl" if lines else "json"](stream, RunOptions(), 100)
+        reporter = SCAN_FORMS["jsonl" if lines else "json"](stream, RunOptions())
         source = source if source is not None else cluster.source()
         run_scan(source, ScanRequest(layout=cluster.layout, configuration=config), reporter)
     return path

@@ -11,7 +11,7 @@ import msgspec
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.examine.verdicts.severity import stake_of
 from etcdfix.report.document import Step
-from etcdfix.report.finding import CAP, Statuses, finding_from, is_finding
+from etcdfix.report.finding import Statuses, finding_from, is_finding
 from etcdfix.report.groups import Groups
 from etcdfix.report.model import ReportConfiguration, ReportSource, ScanHeader, Scope, Status, Summary, Tool
 from etcdfix.report.render import SCAN_FORMS, Writer
@@ -81,7 +81,6 @@ def write_form(
     found: Iterable[Examination],
     *,
     head: ScanHeader | None = None,
-    max_causes: int = CAP,
     **end: object,
 ) -> bytes:
     """Run examinations through a tally and a writer, as a scan does; return what was written.
@@ -90,9 +89,9 @@ def write_form(
         form: Its name, or a writer on a ``BytesIO``.
     """
     stream: Any = io.BytesIO()
-    writer = SCAN_FORMS[form](stream, RunOptions(), max_causes) if isinstance(form, str) else form
+    writer = SCAN_FORMS[form](stream, RunOptions()) if isinstance(form, str) else form
     stream = stream if isinstance(form, str) else getattr(form, "_stream")  # noqa: B009
-    tally, groups, statuses = Tally(), Groups(), Statuses(max_causes, LAYOUT)
+    tally, groups, statuses = Tally(), Groups(), Statuses(LAYOUT)
     head = head or header()
     head = msgspec.structs.replace(head, source=end.setdefault("source", head.source))
     writer.begin(head)

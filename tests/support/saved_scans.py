@@ -73,7 +73,7 @@ def write_report(
         | (origin or {})
     )
     with path.open("wb") as stream:
-        reporter = SCAN_FORMS[path.suffix.removeprefix(".")](stream, RunOptions(), 100)
+        reporter = SCAN_FORMS[path.suffix.removeprefix(".")](stream, RunOptions())
         begun = header(**({"source": came_from, "generated_at": MADE_AT} | (head or {})))
         reporter.begin(begun)
         for one in found:

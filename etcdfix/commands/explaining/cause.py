@@ -13,7 +13,7 @@ from etcdfix.examine.verdicts.deletability import deletability_of_cause, risks_o
 from etcdfix.examine.verdicts.server_messages import SERVER_MESSAGES
 from etcdfix.examine.verdicts.severity import severities_of_cause
 from etcdfix.model.errors import ConfigurationError
-from etcdfix.report.cause import CauseList, CausePage, CauseSummary, PageSection
+from etcdfix.report.cause import CauseFacts, CauseList, CausePage, PageSection
 from etcdfix.report.origin import TOOL, timestamp
 from etcdfix.text.safetext import safe_text
 
@@ -72,10 +72,10 @@ def page_text(cause: Cause) -> str:
     return _MARK.sub("", (folder / f"{cause}.md").read_text(encoding="utf-8"))
 
 
-def cause_summary(cause: Cause) -> CauseSummary:
+def cause_summary(cause: Cause) -> CauseFacts:
     """Return what the catalogue says of a cause, and what follows from it."""
     info = CATALOGUE[cause]
-    return CauseSummary(
+    return CauseFacts(
         cause=cause.value,
         title=info.title,
         meaning=info.meaning,

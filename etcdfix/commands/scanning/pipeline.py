@@ -78,7 +78,7 @@ class FindingPipeline:
         self._tally = Tally(past=request.run.of_the_past or source.describe().type != "etcd")
         self._keys, self._kinds, self._losses = KeyCounter(), Kinds(), KeyLosses(request.run)
         self._groups = Groups()
-        self._statuses = Statuses(request.max_causes, request.layout, request.scope.namespaces)
+        self._statuses = Statuses(request.layout, request.scope.namespaces)
         self._sorted = SortedRows(_Waiting)
         self._rows: Rows[_Waiting] | None = None
         self.not_object_sample: list[bytes] = []

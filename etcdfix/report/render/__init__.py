@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib import import_module
+from itertools import islice
 from typing import Any, BinaryIO, Final, Protocol
 
 from etcdfix.report.document import Document
@@ -37,51 +39,38 @@ class Writer(Protocol):
         """Write the report."""
 
 
-def _writer(form: str, stream: BinaryIO, run: RunOptions, cap: int) -> Writer:
-    # ruff: noqa: PLC0415 - each form loads only what it needs
-    match form:
-        case "json" | "jsonl" | "yaml":
-            from etcdfix.report.render.machine import WRITERS
-
-            return WRITERS[form](stream, run)
-        case "html":
-            from etcdfix.report.render.html import HTMLWriter
-
-            return HTMLWriter(stream, run)
-        case "junit":
-            from etcdfix.report.render.junit import JUnitWriter
-
-            return JUnitWriter(stream, run)
-        case "csv" | "name" | "status":
-            from etcdfix.report.render import rows
-
-            makers = {"csv": rows.CSVWriter, "name": rows.NameWriter, "status": rows.StatusWriter}
-            return makers[form](stream)
-        case "metrics":
-            from etcdfix.report.render.metrics import MetricsWriter
-
-            return MetricsWriter(stream)
-        case _:
-            from etcdfix.report.render.text import TextWriter
-
-            return TextWriter(stream, run, cap, wide=form == "wide")
-
-
-Forms = Mapping[str, Callable[[BinaryIO, RunOptions, int], Writer]]
-
-FORMS: Final[Forms] = {
-    form: partial(_writer, form) for form in ("text", "wide", "json", "jsonl", "yaml", "html")
+_WRITERS: Final = {
+    "text": "text:TextWriter",
+    "wide": "text:WideWriter",
+    "json": "machine:JSONWriter",
+    "jsonl": "machine:JSONLinesWriter",
+    "yaml": "machine:YAMLWriter",
+    "html": "html:HTMLWriter",
+    "junit": "junit:JUnitWriter",
+    "csv": "rows:CSVWriter",
+    "name": "rows:NameWriter",
+    "status": "rows:StatusWriter",
+    "metrics": "metrics:MetricsWriter",
 }
-"""The forms of every report, the first where nobody says."""
-CASE_FORMS: Final[Forms] = {**FORMS, "junit": partial(_writer, "junit")}
-"""The forms of reports that have test cases."""
-SCAN_FORMS: Final[Forms] = {
-    **CASE_FORMS,
-    **{form: partial(_writer, form) for form in ("csv", "name", "status", "metrics")},
-}
+"""Module and class of each form: a form loads only what it needs."""
+
+
+def _make(form: str, stream: BinaryIO, run: RunOptions) -> Writer:
+    module, name = _WRITERS[form].split(":")
+    writer: Writer = getattr(import_module(f"{__name__}.{module}"), name)(stream, run)
+    return writer
+
+
+Forms = Mapping[str, Callable[[BinaryIO, RunOptions], Writer]]
+
+SCAN_FORMS: Final[Forms] = {form: partial(_make, form) for form in _WRITERS}
 """The forms of a scan."""
+CASE_FORMS: Final[Forms] = dict(islice(SCAN_FORMS.items(), 7))
+"""The forms of reports that have test cases."""
+FORMS: Final[Forms] = dict(islice(SCAN_FORMS.items(), 6))
+"""The forms of every report, the first where nobody says."""
 
 
-def write(report: Report, form: str, stream: BinaryIO, run: RunOptions, *, cap: int = 100) -> None:
-    """Write a report in one of its forms; ``cap`` is the most rows of a table with ``wide``."""
-    SCAN_FORMS[form](stream, run, cap).end(report)
+def write(report: Report, form: str, stream: BinaryIO, run: RunOptions) -> None:
+    """Write a report in one of its forms."""
+    SCAN_FORMS[form](stream, run).end(report)

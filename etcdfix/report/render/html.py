@@ -10,7 +10,7 @@ import base64
 import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 from etcdfix.report.document import Document, Facts, Kind, Node, Prose, Section, Steps, Table, Tree
 from etcdfix.report.render.rows import ShownRows
@@ -31,9 +31,7 @@ _STYLES: Final = {Kind.NUMBER: "number", Kind.KEY: "key", Kind.COMMAND: "run"}
 class HTMLWriter(ShownRows):
     """Writes the document of a report as a page."""
 
-    def __init__(self, stream: BinaryIO, run: RunOptions) -> None:
-        super().__init__(stream, MOST_ROWS)
-        self._run = run
+    most = MOST_ROWS
 
     def end(self, report: Any) -> None:
         """Write the page."""

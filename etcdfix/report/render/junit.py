@@ -19,6 +19,7 @@ import msgspec
 from etcdfix.inputs.temporary import temporary_directory, temporary_file
 from etcdfix.report.document import Case, CaseState, Document
 from etcdfix.report.model import SourcedReport
+from etcdfix.report.render.rows import EndWriter
 from etcdfix.report.render.text import text_lines
 from etcdfix.report.scan import FAILING, finding_case, scan_case
 from etcdfix.text.commands import RunOptions
@@ -33,11 +34,12 @@ _WIDTH: Final = 100
 _TIME: Final = re.compile(r"[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}Z")
 
 
-class JUnitWriter:
+class JUnitWriter(EndWriter):
     """Writes one suite with the cases of a report."""
 
     def __init__(self, stream: BinaryIO, run: RunOptions, failing: Collection[str] = FAILING) -> None:
-        self._stream, self._run, self._failing = stream, run, failing
+        super().__init__(stream, run)
+        self._failing = failing
         self._states = Counter[CaseState]()
         self._cases: IO[bytes] | None = None
         self._streamed = False

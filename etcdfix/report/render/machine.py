@@ -5,7 +5,7 @@ Rows that come one by one are written as they come: memory stays flat whatever t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, Final
 
 import msgspec
@@ -41,7 +41,7 @@ class JSONWriter(EndWriter):
     """Writes a report as one JSON document, one row per line."""
 
     def __init__(self, stream: BinaryIO, run: RunOptions) -> None:
-        super().__init__(stream)
+        super().__init__(stream, run)
         self._encoder = Encoder(run)
         self._written: set[str] = set()
         self._before, self._items = b"{\n", 0
@@ -142,7 +142,7 @@ class JSONLinesWriter(EndWriter):
     """
 
     def __init__(self, stream: BinaryIO, run: RunOptions) -> None:
-        super().__init__(stream)
+        super().__init__(stream, run)
         self._encoder = Encoder(run)
         self._written = {"api_version", "kind"}
         self._begun = False
@@ -179,13 +179,6 @@ class JSONLinesWriter(EndWriter):
                 self.row(row)
         self._written.add(rows)
         self._rest(f"{getattr(report, 'kind', type(report).__name__).removesuffix('Report')}Summary", report)
-
-
-WRITERS: Final[Mapping[str, Callable[[BinaryIO, RunOptions], EndWriter]]] = {
-    "json": JSONWriter,
-    "jsonl": JSONLinesWriter,
-    "yaml": YAMLWriter,
-}
 
 
 def _fields(report: msgspec.Struct) -> Iterator[tuple[str, str, Any]]:

@@ -16,8 +16,9 @@ from etcdfix import __version__
 from etcdfix.examine.verdicts.severity import Severity
 from etcdfix.model.model import GroupResource, Outcome
 from etcdfix.report.model import COUNTED
-from etcdfix.report.render.rows import EndWriter
+from etcdfix.report.render.rows import ANY_RUN, EndWriter
 from etcdfix.report.scan import ScanReport, lost_midway
+from etcdfix.text.commands import RunOptions
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.times import seconds_between, unix_seconds
 from etcdfix.text.words import fit
@@ -37,8 +38,8 @@ _OF_KEYS: Final = (
 class MetricsWriter(EndWriter):
     """Writes counts, times, and whether everything was examined. ``cluster`` is the uid of kube-system."""
 
-    def __init__(self, stream: BinaryIO) -> None:
-        super().__init__(stream)
+    def __init__(self, stream: BinaryIO, run: RunOptions = ANY_RUN) -> None:
+        super().__init__(stream, run)
         self._new: Counter[str] = Counter()
         self._severities = Counter(dict.fromkeys(map(str, Severity), 0))
 

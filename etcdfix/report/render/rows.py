@@ -12,6 +12,7 @@ import msgspec
 from etcdfix.model.model import Outcome
 from etcdfix.report.document import Document
 from etcdfix.report.model import Finding
+from etcdfix.text.commands import RunOptions
 from etcdfix.text.safetext import WITHHELD, key_word, safe_json, safe_text
 
 
@@ -21,11 +22,14 @@ def rows_field(report: object) -> str:
     return rows
 
 
-class EndWriter:
-    """A writer that needs its stream alone, and takes nothing before the end unless its form says more."""
+ANY_RUN: Final = RunOptions()
 
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
+
+class EndWriter:
+    """A writer that takes nothing before the end unless its form says more."""
+
+    def __init__(self, stream: BinaryIO, run: RunOptions = ANY_RUN) -> None:
+        self._stream, self._run = stream, run
 
     def begin(self, header: msgspec.Struct) -> None:
         """Take nothing."""
@@ -40,21 +44,22 @@ class EndWriter:
 class ShownRows(EndWriter):
     """Keeps the rows that come one by one, as many as are shown: what is wrong before what reads with a warning."""
 
-    def __init__(self, stream: BinaryIO, most: int) -> None:
-        super().__init__(stream)
-        self._most = most
+    most = 0
+
+    def __init__(self, stream: BinaryIO, run: RunOptions = ANY_RUN) -> None:
+        super().__init__(stream, run)
         self._wrong: list[msgspec.Struct] = []
         self._warned: list[msgspec.Struct] = []
 
     def row(self, row: msgspec.Struct) -> None:
         """Keep a row, as far as there is room."""
         rows = self._warned if isinstance(row, Finding) and row.outcome == Outcome.READABLE else self._wrong
-        if len(rows) < self._most:
+        if len(rows) < self.most:
             rows.append(row)
 
     def document_of(self, report: Any) -> Document:
         """Return the document of a report, with these rows where any came."""
-        rows = [*self._wrong, *self._warned][: self._most]
+        rows = [*self._wrong, *self._warned][: self.most]
         if rows:
             report = msgspec.structs.replace(report, **{rows_field(report): rows})
         document: Document = report.document()

@@ -8,6 +8,7 @@ from textwrap import wrap
 from typing import Any, BinaryIO, Final
 
 from etcdfix.report.document import (
+    CAP,
     Cell,
     Column,
     Document,
@@ -55,15 +56,20 @@ def width_of(stream: BinaryIO) -> int:
 class TextWriter(ShownRows):
     """Writes the document of a report as text."""
 
-    def __init__(self, stream: BinaryIO, run: RunOptions, cap: int, *, wide: bool = False) -> None:
-        super().__init__(stream, cap if wide else 0)
-        self._run, self._cap, self._wide = run, cap, wide
+    wide = False
 
     def end(self, report: Any) -> None:
         """Write the document."""
         document = self.document_of(report)
-        for line in text_lines(document, self._run, width_of(self._stream), cap=self._cap, wide=self._wide):
+        for line in text_lines(document, self._run, width_of(self._stream), wide=self.wide):
             self._stream.write(line.encode("utf-8", "backslashreplace") + b"\n")
+
+
+class WideWriter(TextWriter):
+    """Writes the whole document, with every section."""
+
+    most = CAP
+    wide = True
 
 
 def headline_of(document: Document) -> str:
@@ -73,11 +79,9 @@ def headline_of(document: Document) -> str:
     return headline if said or state is not State.INCOMPLETE else f"INCOMPLETE: {headline}"
 
 
-def text_lines(
-    document: Document, run: RunOptions, width: int, *, cap: int = 100, wide: bool = False
-) -> Iterator[str]:
+def text_lines(document: Document, run: RunOptions, width: int, *, wide: bool = False) -> Iterator[str]:
     """Yield the lines of a document, safe to print."""
-    lines = _Lines(run, width, cap=cap, wide=wide)
+    lines = _Lines(run, width, wide=wide)
     yield from lines.folded(headline_of(document))
     for stake in document.stakes:
         yield from lines.folded(stake)
@@ -102,8 +106,8 @@ def cell_text(cell: Cell, run: RunOptions, most: int) -> str:
 
 
 class _Lines:
-    def __init__(self, run: RunOptions, width: int, *, cap: int, wide: bool) -> None:
-        self._run, self._width, self._cap, self._wide = run, width, cap, wide
+    def __init__(self, run: RunOptions, width: int, *, wide: bool) -> None:
+        self._run, self._width, self._wide = run, width, wide
 
     def folded(self, text: str, indent: str = "") -> list[str]:
         """Return sentences in lines; no word is broken."""
@@ -185,7 +189,7 @@ class _Lines:
     def _table(self, table: Table) -> Iterator[str]:
         from tabulate import tabulate  # noqa: PLC0415 - only where there is a table
 
-        most = self._cap if self._wide or not table.brief else min(table.brief, self._cap)
+        most = CAP if self._wide or not table.brief else min(table.brief, CAP)
         rows = table.rows[:most]
         shown = [number for number, column in enumerate(table.columns) if self._wide or not column.wide]
         columns = [table.columns[number] for number in shown]

@@ -86,7 +86,7 @@ def said(store: Store, plugin: KMSPlugin, jobs: int) -> dict[str, Any]:
     )
     request = ScanRequest(layout=StorageLayout(), configuration=configuration)
     stream = io.BytesIO()
-    reporter = SCAN_FORMS["json"](stream, RunOptions(), 100)
+    reporter = SCAN_FORMS["json"](stream, RunOptions())
     with KMSPlugins(max_rate=0, patience_seconds=5) as plugins, MemorySource(store.held) as source:
         run_scan(source, request, reporter, plugins=plugins, jobs=jobs)
     document = without_times(json.loads(stream.getvalue()))

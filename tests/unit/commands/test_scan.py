@@ -196,7 +196,7 @@ def save_report(tmp_path: Path, holds: dict[str, bytes], config: Any, output: st
     path = tmp_path / f"last-night.{output}"
     with path.open("wb") as stream:
         request = ScanRequest(layout=StorageLayout(), configuration=config)
-        run_scan(MemorySource(holds), request, SCAN_FORMS[output](stream, RunOptions(), 100))
+        run_scan(MemorySource(holds), request, SCAN_FORMS[output](stream, RunOptions()))
     return path
 
 
@@ -261,7 +261,7 @@ def test_each_form_says_of_a_baseline_what_the_exit_code_says(
     stream = io.BytesIO()
     request = ScanRequest(layout=StorageLayout(), configuration=WITH_KMS, baseline=baseline)
     result = run_scan(
-        MemorySource(HEALTHY | PLUGIN | more), request, SCAN_FORMS[output](stream, RunOptions(), 100)
+        MemorySource(HEALTHY | PLUGIN | more), request, SCAN_FORMS[output](stream, RunOptions())
     )
     assert code(result) is expected
     text = html.unescape(stream.getvalue().decode())
@@ -292,7 +292,7 @@ def test_every_format_of_a_scan_of_hostile_keys(output: str) -> None:
         layout=StorageLayout(), configuration=CONFIG,
         scope=ScopeRequest(keys=tuple(keys), arguments=(b"/registry/\xfe".decode("utf-8", "surrogateescape"),)),
     )  # fmt: skip
-    result = run_scan(source, request, SCAN_FORMS[output](stream, RunOptions(), 100))
+    result = run_scan(source, request, SCAN_FORMS[output](stream, RunOptions()))
     assert all(line.isprintable() for line in stream.getvalue().decode().splitlines())
     assert (result.report.summary.keys, result.report.summary.not_objects) == (4, 1)
     if output == "json":
@@ -306,7 +306,7 @@ def test_the_cap_from_end_to_end(count: int, extra: int) -> None:
     for output in ("wide", "status", "json", "jsonl", "name"):
         stream = io.BytesIO()
         request = ScanRequest(layout=StorageLayout(), configuration=CONFIG)
-        result = run_scan(MemorySource(holds), request, SCAN_FORMS[output](stream, RunOptions(), 100))
+        result = run_scan(MemorySource(holds), request, SCAN_FORMS[output](stream, RunOptions()))
         assert code(result) is ExitCode.FINDINGS
         assert result.report.summary.decrypt_failures == count
         written[output] = stream.getvalue().decode()
@@ -463,13 +463,14 @@ def test_what_values_around_one_show_is_known_whatever_the_order_of_the_keys() -
         assert causes(reporter) == {name: "wrong-key"}
 
 
-def test_findings_and_statuses_stand_in_the_order_of_the_keys_although_some_wait() -> None:
+def test_findings_and_statuses_stand_in_the_order_of_the_keys_although_some_wait(monkeypatch: Patch) -> None:
     """What is decided at once, between values that wait, is held back for them."""
     short = b"k8s:enc:aesgcm:v1:key1:short"
     entries = [
         (f"{number:03}", number, short if number % 3 else gcm(f"{number:03}", OTHER)) for number in range(30)
     ]
-    reporter, result = scan(Records(*entries), config=GCM, max_causes=7)
+    monkeypatch.setattr("etcdfix.report.finding.CAP", 7)
+    reporter, result = scan(Records(*entries), config=GCM)
     assert list(reporter.findings) == sorted(reporter.findings)
     assert len(reporter.findings) == 30
     assert result.report.summary.decrypt_failures == 30

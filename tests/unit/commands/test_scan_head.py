@@ -53,7 +53,7 @@ def scan(
     request = ScanRequest(
         layout=LAYOUT, scope=ScopeRequest(scope, **where), configuration=config, run=again, baseline=baseline
     )
-    run_scan(MemorySource(KUBE_SYSTEM | dict(values)), request, SCAN_FORMS[form](stream, request.run, 100))
+    run_scan(MemorySource(KUBE_SYSTEM | dict(values)), request, SCAN_FORMS[form](stream, request.run))
     return stream.getvalue()
 
 

@@ -24,7 +24,7 @@ KNOWN = [
 
 def report(tmp_path: Path, kind: str, found: list[Examination]) -> Path:
     buffer = io.BytesIO()
-    reporter = SCAN_FORMS[kind](buffer, RunOptions(), 100)
+    reporter = SCAN_FORMS[kind](buffer, RunOptions())
     reporter.begin(header())
     for one in found:
         reporter.row(finding_from(one))

@@ -16,7 +16,7 @@ from etcdfix.report.advice.ways import WayKind
 from etcdfix.report.finding import finding_from
 from etcdfix.report.groups import Groups, where
 from etcdfix.report.model import Finding, LostKey, Remedy, Summary
-from etcdfix.report.render.text import TextWriter, text_lines
+from etcdfix.report.render.text import WideWriter, text_lines
 from etcdfix.report.scan import ScanReport
 from etcdfix.report.tally import OTHERS
 from etcdfix.text.commands import RunOptions, explain
@@ -172,9 +172,10 @@ def test_memory_is_bounded_by_groups_and_names_not_by_findings() -> None:
     assert sum(group.count for group in groups.published()) == 2_500
 
 
-def test_wide_shows_what_is_wrong_before_warnings() -> None:
+def test_wide_shows_what_is_wrong_before_warnings(monkeypatch: Patch) -> None:
     stream = BytesIO()
-    writer = TextWriter(stream, RunOptions(), 2, wide=True)
+    monkeypatch.setattr(WideWriter, "most", 2)
+    writer = WideWriter(stream, RunOptions())
     warned, wrong = finding("/registry/secrets/a/w", outcome="readable"), finding("/registry/secrets/b/x")
     for row in (warned, warned, wrong):
         writer.row(row)

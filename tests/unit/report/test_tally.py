@@ -9,7 +9,7 @@ from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.damage import Damage
 from etcdfix.examine.verdicts.examination import Examination, PlainCount
 from etcdfix.model.model import Evidence, Outcome, ServerBehaviour
-from etcdfix.report.finding import CAP, Statuses, finding_from
+from etcdfix.report.finding import Statuses, finding_from
 from etcdfix.report.model import Status, TransformerSummary
 from etcdfix.report.tally import MAX_NAMES, OTHERS, Tally
 from tests.support.examinations import LAYOUT, examination, readable
@@ -28,7 +28,7 @@ def tally_of(found: list[Examination]) -> Tally:
 
 
 def statuses_of(found: list[Examination]) -> list[Status]:
-    statuses = Statuses(CAP, LAYOUT)
+    statuses = Statuses(LAYOUT)
     for one in found:
         statuses.add(one.directory, finding_from(one))
     return statuses.published()

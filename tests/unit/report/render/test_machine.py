@@ -204,7 +204,7 @@ def test_findings_are_not_kept_in_memory(kind: str) -> None:
         return sum(isinstance(thing, Finding) for thing in gc.get_objects())
 
     sink = _Sink()
-    reporter = SCAN_FORMS[kind](sink, RunOptions(), 100)  # type: ignore[arg-type]
+    reporter = SCAN_FORMS[kind](sink, RunOptions())  # type: ignore[arg-type]
     reporter.begin(header())
     before = living()
     for n in range(300):

@@ -18,7 +18,7 @@ from etcdfix.encryption.config_model import (
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.kms.transformer import KnownSeed
 from etcdfix.examine.verdicts.examination import Examination, PlainCount
-from etcdfix.examine.verdicts.opened_spans import OpenedReach
+from etcdfix.examine.verdicts.opened_spans import PlacedSpan
 from etcdfix.model.providers import ProviderType
 
 E = TypeVar("E")
@@ -90,7 +90,7 @@ class Answer(msgspec.Struct, Generic[E], frozen=True, array_like=True):
     """
 
     plain: tuple[PlainCount, ...]
-    opened: tuple[OpenedReach, ...]
+    opened: tuple[PlacedSpan, ...]
     others: tuple[tuple[int, E | None], ...]
     extracted: bytes = b""
 

@@ -18,7 +18,7 @@ from etcdfix.examine.one import Examiner
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.deletability import FAILED
 from etcdfix.examine.verdicts.examination import Examination, KeyName
-from etcdfix.examine.verdicts.key_loss import KeyCounter, KeyCounts
+from etcdfix.examine.verdicts.key_loss import KeyCounts, KeyLedger, does_not_read
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.model.model import Outcome, StoredValue
@@ -117,7 +117,7 @@ def look_at_all(
     ``see`` is shown everything in the same pass. Raises SourceError.
     """
     names = target.encryption_keys
-    counter = KeyCounter(target.stored, only=names)
+    ledger = KeyLedger(names)
     similar, similarity = SimilarValues(examiner), similarity_of(target, examiner)
     unread: Counter[str] = Counter()
     keys = 0
@@ -128,7 +128,7 @@ def look_at_all(
         nonlocal keys, opens, again
         keys += 1
         see(found)
-        counter.add(found)
+        ledger.add(found)
         if found.opened and (found.rule, found.transformer) == (target.rule, target.transformer):
             opens = opens or found.verdict.outcome not in FAILED
         if found.stored.key == target.stored.key:
@@ -140,9 +140,11 @@ def look_at_all(
 
     everything = source.pages(examiner.layout.path())
     examine_all(examiner, everything, take, targets=(target.stored.key,), progress=progress, whole=True)
+    there = again.encryption_keys if again is not None and does_not_read(again) else ()
+    counts = {name: ledger.beside(name, target.stored, target_counts=name in there) for name in names}
     return SameKeyEvidence(
         again if again is not None and again.stored == target.stored else None,
-        {name: counter.of(name) for name in names},
+        counts,
         opens,
         similar.of(target, similarity),
         unread,

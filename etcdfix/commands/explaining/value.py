@@ -123,7 +123,7 @@ class Beside:
 
     def __init__(self, examiner: Examiner, first: Examination) -> None:
         self._examiner, self._first = examiner, first
-        self._counter = KeyCounter(first.stored, first.encryption_keys)
+        self._counter = KeyCounter(first.encryption_keys)
         self.found: Examination | None = None
         self.seen: Observation | None = None
         self.others_lost = False

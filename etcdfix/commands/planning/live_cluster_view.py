@@ -27,7 +27,7 @@ from etcdfix.examine.maybe_newer import SimilarValues, similarity_of
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.verdicts.deletability import FAILED
 from etcdfix.examine.verdicts.examination import Examination
-from etcdfix.examine.verdicts.key_ledger import KeyLedger
+from etcdfix.examine.verdicts.key_loss import KeyLedger
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.contents import LEARNED_PATHS
 from etcdfix.model.errors import RefusedByRule, SourceError, SourceUnreachable
@@ -230,7 +230,7 @@ class LiveClusterView:
         return SameKeyEvidence(
             look_last(self._examiner, stored) if there else None,
             {
-                name: self._ledger.of(name, stored, target_counts=name in failing)
+                name: self._ledger.beside(name, stored, target_counts=name in failing)
                 for name in found.encryption_keys
             },
             self._opened[found.rule, found.transformer] > 0,

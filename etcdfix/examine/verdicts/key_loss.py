@@ -5,6 +5,8 @@ One rule for a scan's advice, a plan, an impact and every change: see :func:`dou
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Collection, Iterable
 from enum import StrEnum
@@ -65,9 +67,10 @@ class KeyCounts(msgspec.Struct):
         failed: Proven not to be.
         damaged: Of those, how many are proven damaged.
         undetermined: Neither.
-        last_failing: Newest mod_revision among those that do not open. With a target, of the others: that of the next
-            one written after it, where none opens in between, else the newest one that was not written after it.
-        last_opened: Newest mod_revision among those that open; with a target, among those written before it.
+        last_failing: Newest mod_revision among those that do not open. Beside a target (:meth:`KeyLedger.beside`), of
+            the others: that of the next one written after it, where none opens in between, else the newest one that
+            was not written after it.
+        last_opened: Newest mod_revision among those that open; beside a target, among those written before it.
         unexplained: How many do not open, and nothing proves that they are damaged or that their key is right; under
             this key in any rule, since here it is what fails that counts.
         unfitting: The same, where their key is proven right.
@@ -82,13 +85,9 @@ class KeyCounts(msgspec.Struct):
     unexplained: int = 0
     unfitting: int = 0
 
-    def add(self, found: Examination, *, target: StoredValue | None = None, times: int = 1) -> None:
-        """Count one value, or several that came to the same, of which it is the newest.
-
-        A target says nothing itself about when others failed or opened last.
-        """
-        revision = found.stored.mod_revision
-        outcome = found.verdict.outcome
+    def add(self, found: Examination, times: int = 1) -> None:
+        """Count one value, or several that came to the same, of which it is the newest."""
+        revision, outcome = found.stored.mod_revision, found.verdict.outcome
         if outcome in FAILED:
             self.failed += times
             self.damaged += times * found.verdict.is_damage
@@ -96,11 +95,9 @@ class KeyCounts(msgspec.Struct):
             self.undetermined += times
         else:
             self.opened += times
-            if target is None or revision < target.mod_revision:
-                self.last_opened = max(self.last_opened, revision)
+            self.last_opened = max(self.last_opened, revision)
             return
-        if target is None or (found.stored.key != target.key and revision <= target.mod_revision):
-            self.last_failing = max(self.last_failing, revision)
+        self.last_failing = max(self.last_failing, revision)
 
 
 def doubt_about(counts: KeyCounts, verdict: Verdict) -> KeyDoubt:
@@ -162,21 +159,16 @@ MOST_KEYS: Final = 10_000
 """So many encryption keys are counted one by one; in hostile data every value can name a new one."""
 
 
-_EVER: Final = 1 << 63
-
-
 class KeyCounter:
-    """Counts values under their encryption keys as they pass; past :data:`MOST_KEYS`, all others as one."""
+    """Counts values under their encryption keys as they pass; past :data:`MOST_KEYS`, all others as one.
 
-    def __init__(self, target: StoredValue | None = None, only: Collection[KeyName] | None = None) -> None:
-        self._target = target
-        self._only = only
-        self._counts: dict[KeyName, KeyCounts] = {}
+    ``keys`` are counted one by one in any case.
+    """
+
+    def __init__(self, keys: Iterable[KeyName] = ()) -> None:
+        self._counts = {name: KeyCounts() for name in keys}
         self._others = KeyCounts()
-        self._anywhere = None if only is None else {_anywhere(name) for name in only}
-        self._unproven: Counter[tuple[str, str, bool]] = Counter()
-        # Written after the target: the first one that does not open, and the first one that does.
-        self._after: dict[KeyName, tuple[int, int]] = {}
+        self._unproven = Counter({(*_anywhere(name), proven): 0 for name in keys for proven in (False, True)})
 
     def add(self, found: Examination, times: int = 1) -> None:
         """Count one value; or several that came to the same, of which it is the newest."""
@@ -184,21 +176,9 @@ class KeyCounter:
             return
         unproven = is_unproven(found)
         for name in found.encryption_keys:
-            if self._only is None or name in self._only:
-                self._of(name).add(found, target=self._target, times=times)
-                if self._target is not None and found.stored.mod_revision > self._target.mod_revision:
-                    self._note_after(name, found)
-            if unproven and (self._anywhere is None or _anywhere(name) in self._anywhere):
+            self._of(name).add(found, times)
+            if unproven:
                 self._count_unproven((*_anywhere(name), found.verdict.key_proven), times)
-
-    def _note_after(self, name: KeyName, found: Examination) -> None:
-        failing, opened = self._after.get(name, (_EVER, _EVER))
-        revision = found.stored.mod_revision
-        if found.verdict.outcome in FAILED or found.verdict.outcome is Outcome.UNDETERMINED:
-            failing = min(failing, revision)
-        else:
-            opened = min(opened, revision)
-        self._after[name] = failing, opened
 
     def _count_unproven(self, place: tuple[str, str, bool], count: int) -> None:
         if len(self._unproven) >= MOST_KEYS and place not in self._unproven:
@@ -206,14 +186,12 @@ class KeyCounter:
         self._unproven[place] += count
 
     def add_plain(self, counts: Iterable[PlainCount]) -> None:
-        """Count values that are plain; not where a target asks which of them were written before it."""
-        assert self._target is None
+        """Count values that are plain."""
         for plain in counts:
             for name in plain.encryption_keys:
-                if self._only is None or name in self._only:
-                    of_key = self._of(name)
-                    of_key.opened += plain.count
-                    of_key.last_opened = max(of_key.last_opened, plain.last)
+                of_key = self._of(name)
+                of_key.opened += plain.count
+                of_key.last_opened = max(of_key.last_opened, plain.last)
 
     @property
     def names(self) -> Collection[KeyName]:
@@ -227,11 +205,7 @@ class KeyCounter:
             self._unproven.get((*_anywhere(name), proven), self._unproven[(*_OTHERS, proven)])
             for proven in (False, True)
         )
-        failing, opened = self._after.get(name, (_EVER, _EVER))
-        last = failing if failing != _EVER and failing <= opened else counts.last_failing
-        return msgspec.structs.replace(
-            counts, last_failing=last, unexplained=unexplained, unfitting=unfitting
-        )
+        return msgspec.structs.replace(counts, unexplained=unexplained, unfitting=unfitting)
 
     def doubts_in(self, name: KeyName) -> bool:
         """Say whether the numbers alone speak against single damage under a key."""
@@ -250,6 +224,100 @@ class KeyCounter:
                 return self._others
             found = self._counts[name] = KeyCounts()
         return found
+
+
+class _Revisions:
+    """Mod revisions, put in order when somebody asks for the first time: keys pass in another order."""
+
+    __slots__ = ("_numbers", "_ordered")
+
+    def __init__(self) -> None:
+        self._numbers = array("Q")
+        self._ordered = False
+
+    def add(self, revision: int) -> None:
+        if self._ordered:
+            insort(self._numbers, revision)
+        else:
+            self._numbers.append(revision)
+
+    def remove(self, revision: int) -> None:
+        self._numbers.remove(revision)
+
+    def in_order(self) -> array[int]:
+        if not self._ordered:
+            self._numbers, self._ordered = array("Q", sorted(self._numbers)), True
+        return self._numbers
+
+
+class KeyLedger(KeyCounter):
+    """Counts values in the same way, and keeps when each was written: one pass tells of any value what is beside it."""
+
+    def __init__(self, keys: Iterable[KeyName] = ()) -> None:
+        super().__init__(keys)
+        self._opened: dict[KeyName, _Revisions] = {}
+        self._unread: dict[KeyName, _Revisions] = {}
+
+    def add(self, found: Examination, times: int = 1) -> None:
+        """Count one value, and keep its mod revision."""
+        super().add(found, times)
+        if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
+            return
+        kept = self._unread if does_not_read(found) else self._opened
+        for name in found.encryption_keys:
+            if name in self._counts:
+                kept.setdefault(name, _Revisions()).add(found.stored.mod_revision)
+
+    def take_out(self, found: Examination) -> None:
+        """Take out a value that is gone, or one like it that opened; what failed goes on counting among what fails.
+
+        Which value failed last is no longer asked of it.
+        """
+        if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
+            return
+        for name in found.encryption_keys:
+            if not does_not_read(found):
+                self._of(name).opened -= 1
+            elif name in self._unread:
+                self._unread[name].remove(found.stored.mod_revision)
+
+    def beside(self, name: KeyName, target: StoredValue, *, target_counts: bool) -> KeyCounts:
+        """Return what the values under one key come to, for one of them that does not open."""
+        opened, unread = self._written(self._opened, name), self._written(self._unread, name)
+        written = bisect_right(unread, target.mod_revision)
+        others = list(unread[max(0, written - 2) : written])
+        if target_counts and target.mod_revision in others:
+            others.remove(target.mod_revision)
+        later, opened_later = (
+            revisions[(at := bisect_right(revisions, target.mod_revision)) : at + 1]
+            for revisions in (unread, opened)
+        )
+        if later and not (opened_later and opened_later < later):
+            others = list(later)
+        before = bisect_left(opened, target.mod_revision)
+        return msgspec.structs.replace(
+            self.of(name),
+            last_failing=max(others, default=0),
+            last_opened=opened[before - 1] if before else 0,
+        )
+
+    @staticmethod
+    def _written(kept: dict[KeyName, _Revisions], name: KeyName) -> array[int]:
+        return kept[name].in_order() if name in kept else array("Q")
+
+    def fails(self, name: KeyName) -> bool:
+        """Say whether a value under a key does not open."""
+        return bool(self._written(self._unread, name))
+
+    def opened_last(self, name: KeyName) -> bool:
+        """Say whether the newest value under a key opens."""
+        opened, unread = self._written(self._opened, name), self._written(self._unread, name)
+        return bool(opened) and (not unread or opened[-1] > unread[-1])
+
+
+def does_not_read(found: Examination) -> bool:
+    """Say whether a value speaks against its encryption key, or cannot speak for it."""
+    return found.verdict.outcome in FAILED or found.verdict.outcome is Outcome.UNDETERMINED
 
 
 _OTHERS: Final = ("", "")

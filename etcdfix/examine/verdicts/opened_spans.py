@@ -11,6 +11,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from etcdfix.examine.verdicts.examination import KeyName
 from etcdfix.examine.verdicts.observation import Neighbours, OwnKey
 
@@ -23,7 +25,7 @@ _TWO_WRITERS: Final = 3
 """So many runs of failures among the newest values are no accident."""
 
 
-class OpenedSpan:
+class OpenedSpan(msgspec.Struct, array_like=True):
     """What an encryption key did for the values of one resource.
 
     Attributes:
@@ -39,24 +41,14 @@ class OpenedSpan:
             is one.
     """
 
-    __slots__ = (
-        "elsewhere",
-        "failing",
-        "first",
-        "first_unfitting",
-        "key_fingerprints",
-        "last",
-        "newest",
-        "unbound",
-    )
-
-    def __init__(self, key_fingerprints: tuple[str, ...] = ()) -> None:
-        self.key_fingerprints = key_fingerprints
-        self.newest: list[int] = []
-        self.failing: list[tuple[int, bytes]] = []
-        self.elsewhere = self.unbound = False
-        self.first = self.first_unfitting = _NEVER
-        self.last = 0
+    key_fingerprints: tuple[str, ...] = ()
+    first: int = _NEVER
+    last: int = 0
+    newest: list[int] = []
+    failing: list[tuple[int, bytes]] = []
+    elsewhere: bool = False
+    unbound: bool = False
+    first_unfitting: int = _NEVER
 
     def reach(self, revisions: Sequence[int], *, unbound: bool = False) -> tuple[int, int]:
         """Take note of mod revisions of values that opened; at least one.
@@ -88,6 +80,17 @@ class OpenedSpan:
         """Whether nothing is known of the key."""
         return self.first == self.first_unfitting == _NEVER and not (self.failing or self.elsewhere)
 
+    def merge(self, other: OpenedSpan) -> None:
+        """Add what was seen elsewhere."""
+        self.first = min(self.first, other.first)
+        self.last = max(self.last, other.last)
+        self.first_unfitting = min(self.first_unfitting, other.first_unfitting)
+        self.elsewhere = self.elsewhere or other.elsewhere
+        self.unbound = self.unbound or other.unbound
+        _keep_newest(self.newest, other.newest)
+        for failing in other.failing:
+            self.note_failing(*failing)
+
 
 def _keep_newest(newest: list[Any], others: Iterable[Any]) -> None:
     if len(newest) == MOST_NEWEST:
@@ -100,21 +103,14 @@ def _keep_newest(newest: list[Any], others: Iterable[Any]) -> None:
             heappushpop(newest, one)
 
 
-class OpenedReach(NamedTuple):
-    """An :class:`OpenedSpan` and where it is kept: rule, resource, transformer, key as for :class:`KeyName`."""
+class PlacedSpan(NamedTuple):
+    """A span and where it is kept: rule, resource, transformer, key as for :class:`KeyName`."""
 
     rule: str
     resource: str
     transformer: str
     key: str
-    key_fingerprints: tuple[str, ...]
-    first: int = _NEVER
-    last: int = 0
-    newest: tuple[int, ...] = ()
-    failing: tuple[tuple[int, bytes], ...] = ()
-    elsewhere: bool = False
-    unbound: bool = False
-    first_unfitting: int = _NEVER
+    span: OpenedSpan
 
 
 class OpenedSpans:
@@ -127,45 +123,23 @@ class OpenedSpans:
         """Return where the spans of one resource are kept, by transformer and key."""
         return self._places.setdefault((rule, resource), {})
 
-    def add(self, reaches: Iterable[OpenedReach]) -> None:
+    def add(self, taken: Iterable[PlacedSpan]) -> None:
         """Add what others have seen."""
-        for reach in reaches:
-            spans = self.place(reach.rule, reach.resource)
-            span = spans.get((reach.transformer, reach.key))
-            if span is None:
-                span = spans[reach.transformer, reach.key] = OpenedSpan(reach.key_fingerprints)
-            span.first = min(span.first, reach.first)
-            span.last = max(span.last, reach.last)
-            span.first_unfitting = min(span.first_unfitting, reach.first_unfitting)
-            span.elsewhere = span.elsewhere or reach.elsewhere
-            span.unbound = span.unbound or reach.unbound
-            _keep_newest(span.newest, reach.newest)
-            for failing in reach.failing:
-                span.note_failing(*failing)
+        for rule, resource, transformer, key, seen in taken:
+            spans = self.place(rule, resource)
+            span = spans.setdefault((transformer, key), OpenedSpan(seen.key_fingerprints))
+            span.merge(seen)
 
-    def take(self) -> list[OpenedReach]:
+    def take(self) -> list[PlacedSpan]:
         """Return what was seen, for :meth:`add` elsewhere, and forget it."""
         taken = []
         for (rule, resource), spans in self._places.items():
             for (transformer, key), span in spans.items():
                 if span.is_blank:
                     continue
-                taken.append(
-                    OpenedReach(
-                        rule,
-                        resource,
-                        transformer,
-                        key,
-                        span.key_fingerprints,
-                        span.first,
-                        span.last,
-                        tuple(sorted(span.newest)),
-                        tuple(sorted(span.failing)),
-                        span.elsewhere,
-                        span.unbound,
-                        span.first_unfitting,
-                    )
-                )
+                span.newest.sort()
+                span.failing.sort()
+                taken.append(PlacedSpan(rule, resource, transformer, key, span))
                 spans[transformer, key] = OpenedSpan(span.key_fingerprints)
         return taken
 

@@ -8,7 +8,14 @@ from etcdfix.examine.verdicts import key_loss
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.damage import Damage
 from etcdfix.examine.verdicts.examination import Examination, KeyName, PlainCount
-from etcdfix.examine.verdicts.key_loss import KeyCounter, KeyCounts, KeyDoubt, doubt_about, doubt_by_numbers
+from etcdfix.examine.verdicts.key_loss import (
+    KeyCounter,
+    KeyCounts,
+    KeyDoubt,
+    KeyLedger,
+    doubt_about,
+    doubt_by_numbers,
+)
 from etcdfix.model.model import Outcome
 from tests.support.examinations import examination, readable
 from tests.support.fixtures import Patch
@@ -120,7 +127,7 @@ def test_what_does_not_fit_its_key(name: str) -> None:
 
 def test_what_is_unexplained_counts_in_every_rule_that_has_the_key() -> None:
     """What opens in another rule outvotes nobody; what fails there speaks against the key all the same."""
-    counter = KeyCounter(only=[key("secrets", "fp:a")])
+    counter = KeyCounter()
     counter.add(under("secrets", "fp:a"))
     counter.add(under("configmaps", "fp:a"))
     counter.add(under("configmaps", "fp:b"))
@@ -139,21 +146,59 @@ def test_only_proven_damage_counts_as_damage() -> None:
     assert (counts.failed, counts.damaged) == (3, 1)
 
 
-def test_the_target_says_nothing_of_when_others_failed_or_opened_last() -> None:
-    target = examination(mod_revision=50)
-    counts = KeyCounts()
-    for found in (
-        target,
-        examination("/registry/secrets/shop/a", mod_revision=20),
-        readable("/registry/secrets/shop/b", mod_revision=40),
-        # In the same transaction is not before.
-        readable("/registry/secrets/shop/c", mod_revision=50),
-        readable("/registry/secrets/shop/d", mod_revision=60),
-        # What fails later says nothing of when this one was written.
-        examination("/registry/secrets/shop/e", mod_revision=70),
-    ):
-        counts.add(found, target=target.stored)
-    assert (counts.failed, counts.last_failing, counts.opened, counts.last_opened) == (3, 20, 3, 40)
+def written(mod_revision: int, *, opens: bool) -> Examination:
+    make = readable if opens else examination
+    return make(
+        mod_revision=mod_revision, transformer="aesgcm/v1/key1", rule="secrets", key_fingerprints=("fp:a",)
+    )
+
+
+def beside(
+    target: int, opened: tuple[int, ...], failing: tuple[int, ...], *, counts: bool = True
+) -> KeyCounts:
+    """Return what is beside a failing value, where others that open and others that fail are met in any order."""
+    ledger, name = KeyLedger(), key("secrets", "fp:a")
+    others = [written(revision, opens=False) for revision in failing]
+    for found in (*others, *(written(revision, opens=True) for revision in opened)):
+        ledger.add(found)
+    if counts:
+        ledger.add(written(target, opens=False))
+    assert ledger.fails(name) == bool(failing or counts)
+    return ledger.beside(name, written(target, opens=False).stored, target_counts=counts)
+
+
+@pytest.mark.parametrize(
+    ("opened", "failing", "last_failing", "last_opened"),
+    [
+        # What is written in the same transaction is not before; what fails later counts where none opens in between.
+        ((40, 50, 60), (20, 70), 20, 40), ((), (3,), 3, 0), ((70,), (), 0, 0), ((), (90, 3), 90, 0),
+        ((70,), (90, 3), 3, 0), ((70,), (90,), 0, 0), ((70,), (3, 60, 90), 60, 0), ((40, 100), (90,), 90, 40),
+        ((), (50,), 50, 0),
+    ],
+)  # fmt: skip
+def test_when_others_failed_and_opened_last(
+    opened: tuple[int, ...], failing: tuple[int, ...], last_failing: int, last_opened: int
+) -> None:
+    for counts in (True, False):
+        found = beside(50, opened, failing, counts=counts)
+        assert (found.failed, found.opened) == (len(failing) + counts, len(opened))
+        assert (found.last_failing, found.last_opened) == (last_failing, last_opened)
+
+
+def test_what_is_gone_no_longer_speaks() -> None:
+    ledger, name = KeyLedger(), key("secrets", "fp:a")
+    first, second = written(3, opens=True), written(5, opens=False)
+    ledger.add(first)
+    assert ledger.opened_last(name)
+    ledger.add(second)
+    assert not ledger.opened_last(name)
+    ledger.take_out(second)
+    assert (ledger.fails(name), ledger.opened_last(name), ledger.of(name).failed) == (False, True, 1)
+    ledger.take_out(first)
+    assert ledger.of(name).opened == 0
+    third = written(9, opens=False)
+    ledger.add(third)
+    assert ledger.beside(name, third.stored, target_counts=True).last_failing == 0
 
 
 def under(rule: str, *fingerprints: str, opens: bool = False, name: str = "web") -> Examination:
@@ -192,12 +237,11 @@ def test_one_name_with_other_bytes_in_the_same_rule_is_counted_twice() -> None:
     assert counter.of(key("secrets", "fp:b")) == KeyCounts(3, 2, 0, 0, 7, 7, 2)
 
 
-@pytest.mark.parametrize("only", [None, [key("secrets", "fp:a")], []])
-def test_plain_values_count_as_if_each_had_been_added(only: list[KeyName] | None) -> None:
+def test_plain_values_count_as_if_each_had_been_added() -> None:
     values = [
         under("secrets", *fps, opens=True, name=name) for fps, name in ((("fp:a",), "x"), (("fp:b",), "y"))
     ]
-    each, together = KeyCounter(only=only), KeyCounter(only=only)
+    each, together = KeyCounter(), KeyCounter()
     for found in values:
         each.add(found)
     together.add_plain(
@@ -223,3 +267,7 @@ def test_past_a_bound_all_other_keys_count_as_one(monkeypatch: Patch) -> None:
     assert counter.of(key("secrets", "fp:0")).failed == 2
     unexplained = [counter.of(key("secrets", f"fp:{number}")).unexplained for number in range(5)]
     assert unexplained == [2, 1, 3, 3, 3]
+    counter = KeyCounter([key("secrets", "fp:4")])
+    for number in range(5):
+        counter.add(under("secrets", f"fp:{number}"))
+    assert counter.of(key("secrets", "fp:4")) == KeyCounts(failed=1, last_failing=7, unexplained=1)

@@ -9,7 +9,7 @@ import pytest
 
 from etcdfix.examine.verdicts.examination import KeyName
 from etcdfix.examine.verdicts.observation import Neighbours, OwnKey
-from etcdfix.examine.verdicts.opened_spans import MOST_NEWEST, OpenedReach, OpenedSpan, OpenedSpans
+from etcdfix.examine.verdicts.opened_spans import MOST_NEWEST, OpenedSpan, OpenedSpans, PlacedSpan
 
 RULE = "secrets,configmaps"
 TRANSFORMER = "aesgcm/v1/key1"
@@ -61,7 +61,7 @@ def test_what_is_left_after_one_is_forgotten_is_still_in_order() -> None:
     span(one).forget(KEY + b"-1")
     failing(one, 100, 4)
     (reach,) = one.take()
-    assert [revision for revision, _ in reach.failing] == [4, 5, *rest, 100]
+    assert [revision for revision, _ in reach.span.failing] == [4, 5, *rest, 100]
 
 
 @pytest.mark.parametrize(
@@ -181,12 +181,10 @@ def test_many_come_to_the_same_in_any_order_and_in_parts() -> None:
     assert all(one == taken[0] for one in taken)
     ((reach,), (other,)) = taken[0]
     assert reach == other
-    newest = tuple(range(300 - MOST_NEWEST, 300))
-    assert reach == OpenedReach(
-        RULE, "secrets", TRANSFORMER, "fp:a", ("fp:a",), 1, 299, newest,
-        tuple((one, KEY + b"-%d" % one) for one in newest),
-        elsewhere=True, unbound=True, first_unfitting=50,
-    )  # fmt: skip
+    newest = list(range(300 - MOST_NEWEST, 300))
+    failed = [(one, KEY + b"-%d" % one) for one in newest]
+    all_seen = OpenedSpan(("fp:a",), 1, 299, newest, failed, elsewhere=True, unbound=True, first_unfitting=50)
+    assert reach == PlacedSpan(RULE, "secrets", TRANSFORMER, "fp:a", all_seen)
 
 
 def test_what_others_have_seen_is_added() -> None:
@@ -199,4 +197,4 @@ def test_what_others_have_seen_is_added() -> None:
     span(one).reach((0, 0))  # a damaged record may say that it was never changed
     other.add(one.take())
     (reach,) = other.take()
-    assert (reach.first, reach.last, reach.failing) == (0, 0, ((4, KEY),))
+    assert (reach.span.first, reach.span.last, reach.span.failing) == (0, 0, [(4, KEY)])

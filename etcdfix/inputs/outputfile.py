@@ -15,7 +15,7 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Final, Self
+from typing import BinaryIO, Final
 
 from etcdfix.model.errors import ConfigurationError
 
@@ -63,23 +63,25 @@ def destination(
     except OSError as exc:
         raise _problem(path, exc) from exc
     if descriptor is not None:
-        with os.fdopen(descriptor, "wb") as stream:
-            yield stream
+        with os.fdopen(descriptor, "wb") as opened:
+            yield opened
         return
     with contextlib.ExitStack() as stack:
         try:
-            directory = stack.enter_context(_directory_of(path))
-            target = _Target(path, directory, tuple(inputs), may_replace_plan=may_replace_plan)
-            before = target.check()
-            partial = stack.enter_context(_Partial(directory, private=private))
+            # A path that leads to another directory meanwhile must not lead us there.
+            directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            stack.callback(os.close, directory)
+            before = _check(path, directory, inputs, may_replace_plan=may_replace_plan)
+            name, stream = stack.enter_context(_partial_file(directory, private=private))
             if before is not None and not private:
-                os.fchmod(partial.stream.fileno(), before.st_mode & _PERMISSIONS)
+                os.fchmod(stream.fileno(), before.st_mode & _PERMISSIONS)
         except OSError as exc:
             raise _problem(path, exc) from exc
-        yield partial.stream
-        partial.finish()
-        target.check()  # the work may have taken hours
-        partial.rename(path.name)
+        yield stream
+        stream.flush()
+        os.fsync(stream.fileno())
+        _check(path, directory, inputs, may_replace_plan=may_replace_plan)  # the work may have taken hours
+        os.replace(name, path.name, src_dir_fd=directory, dst_dir_fd=directory)
 
 
 def is_file_by_itself(path: Path) -> bool:
@@ -92,16 +94,6 @@ def is_file_by_itself(path: Path) -> bool:
         return True
     except OSError:  # destination() says what is wrong
         return False
-
-
-@contextlib.contextmanager
-def _directory_of(path: Path) -> Iterator[int]:
-    # A path that leads to another directory meanwhile must not lead us there.
-    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield directory
-    finally:
-        os.close(directory)
 
 
 def _problem(path: Path, exc: OSError) -> ConfigurationError:
@@ -128,104 +120,73 @@ def _open_in_place(path: Path) -> int | None:
     return descriptor
 
 
-class _Target:
-    def __init__(
-        self,
-        path: Path,
-        directory: int,
-        inputs: tuple[Path | None, ...],
-        *,
-        may_replace_plan: bool,
-    ) -> None:
-        self._path = path
-        self._where = f"--output-file {path}"
-        self._directory = directory
-        self._inputs = inputs
-        self._may_replace_plan = may_replace_plan
+def _check(
+    path: Path, directory: int, inputs: Iterable[Path | None], *, may_replace_plan: bool
+) -> os.stat_result | None:
+    """Return the status of the file that stands there, None where there is none.
 
-    def check(self) -> os.stat_result | None:
-        """Return the status of the file that stands there, None for none."""
-        from etcdfix.inputs.ownfiles import (  # noqa: PLC0415 - few reports go to a file
-            OwnFile,
-            own_file,
-            stands_beside_a_database,
+    Raises:
+        ConfigurationError: It may not be replaced, or nothing may be written under its name.
+    """
+    from etcdfix.inputs.ownfiles import (  # noqa: PLC0415 - few reports go to a file
+        BESIDE_SQLITE,
+        OwnFile,
+        own_file,
+    )
+
+    where = f"--output-file {path}"
+    if any(_is_called(each, directory, path.name) for each in inputs):
+        # One that lacks too: what is written here would be read in its place the next time.
+        raise ConfigurationError(f"{where} is a file that this command reads", hint="name another one")
+    try:
+        status = os.stat(path.name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        if path.name.endswith(BESIDE_SQLITE):
+            raise ConfigurationError(
+                f"{where} would be taken for the log of a SQLite database", hint="name another file"
+            ) from None
+        return None
+    if stat.S_ISLNK(status.st_mode):
+        raise ConfigurationError(
+            f"{where} is a symbolic link, which is not followed", hint="name the file itself"
         )
-
-        where = self._where
-        try:
-            status = os.stat(self._path.name, dir_fd=self._directory, follow_symlinks=False)
-        except FileNotFoundError:
-            if stands_beside_a_database(self._directory, self._path.name):
-                raise ConfigurationError(
-                    f"{where} would be taken for the log of a SQLite database", hint="name another file"
-                ) from None
-            # One that lacks: what is written here would be read in its place the next time.
-            if any(_is_called(path, self._directory, self._path.name) for path in self._inputs):
-                raise self._read_too() from None
-            return None
-        if stat.S_ISLNK(status.st_mode):
-            raise ConfigurationError(
-                f"{where} is a symbolic link, which is not followed", hint="name the file itself"
-            )
-        if not stat.S_ISREG(status.st_mode):
-            raise ConfigurationError(f"{where} is no regular file")
-        if any(os.path.samestat(status, other) for other in _statuses(self._inputs)):
-            raise self._read_too()
-        own = own_file(self._directory, self._path.name)
-        if own is not None and not (own is OwnFile.PLAN and self._may_replace_plan):
-            raise ConfigurationError(
-                f"{where} is {own.value}, which is never written over", hint="name another file"
-            )
-        return status
-
-    def _read_too(self) -> ConfigurationError:
-        return ConfigurationError(f"{self._where} is a file that this command reads", hint="name another one")
+    if not stat.S_ISREG(status.st_mode):
+        raise ConfigurationError(f"{where} is no regular file")
+    own = own_file(directory, path.name)
+    if own is not None and not (own is OwnFile.PLAN and may_replace_plan):
+        raise ConfigurationError(
+            f"{where} is {own.value}, which is never written over", hint="name another file"
+        )
+    return status
 
 
 def _is_called(path: Path | None, directory: int, name: str) -> bool:
-    try:
-        return (
-            path is not None
-            and path.name == name
-            and os.path.samestat(path.parent.stat(), os.fstat(directory))
-        )
-    except OSError:
+    """Say whether a path leads to the file of a name in a directory, or would if it was there."""
+    if path is None:
         return False
+    with contextlib.suppress(OSError):
+        if path.name == name and os.path.samestat(path.parent.stat(), os.fstat(directory)):
+            return True
+    with contextlib.suppress(OSError):
+        return os.path.samestat(path.stat(), os.stat(name, dir_fd=directory, follow_symlinks=False))
+    return False
 
 
-def _statuses(paths: Iterable[Path | None]) -> Iterator[os.stat_result]:
-    for path in paths:
-        with contextlib.suppress(OSError):
-            if path is not None:
-                yield path.stat()
-
-
-class _Partial:
-    """A new file under a random name, gone again unless it was renamed."""
-
-    def __init__(self, directory: int, *, private: bool) -> None:
-        self._directory = directory
-        self._name = f".etcdfix-{secrets.token_hex(16)}.partial"
-        mode = _OWNER_ONLY if private else 0o666
-        descriptor = os.open(self._name, _NEW, mode, dir_fd=directory)
+@contextlib.contextmanager
+def _partial_file(directory: int, *, private: bool) -> Iterator[tuple[str, BinaryIO]]:
+    """Yield a new file and its random name; it is gone afterwards unless it was renamed."""
+    name = f".etcdfix-{secrets.token_hex(16)}.partial"
+    descriptor = os.open(name, _NEW, _OWNER_ONLY if private else 0o666, dir_fd=directory)
+    with contextlib.ExitStack() as stack:
+        stream: BinaryIO = os.fdopen(descriptor, "wb")
+        stack.enter_context(contextlib.suppress(FileNotFoundError))  # renamed, as a rule
+        stack.callback(os.unlink, name, dir_fd=directory)
+        stack.callback(_close, stream)
         if private:
             os.fchmod(descriptor, _OWNER_ONLY)  # whatever the umask took away
-        self.stream: BinaryIO = os.fdopen(descriptor, "wb")
+        yield name, stream
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(OSError):  # renamed, as a rule
-            os.unlink(self._name, dir_fd=self._directory)
-        with contextlib.suppress(OSError):  # said already, where anything could not be written
-            self.stream.close()
-
-    def finish(self) -> None:
-        """Have everything on disk."""
-        self.stream.flush()
-        os.fsync(self.stream.fileno())
-
-    def rename(self, name: str) -> None:
-        """Take the name that it is meant to have."""
-        os.replace(self._name, name, src_dir_fd=self._directory, dst_dir_fd=self._directory)
+def _close(stream: BinaryIO) -> None:
+    with contextlib.suppress(OSError):  # said already, where anything could not be written
+        stream.close()

@@ -1,8 +1,8 @@
 """Files that no report may replace: our backups, audit logs and plans, EncryptionConfigurations, SQLite databases.
 
-An EncryptionConfiguration is one whoever made it: it may hold the last copy of an encryption key. Ours are
-recognised by how they begin and how they end, and by the files beside them, so that one which is damaged in its middle
-is still known for what it is. The last writes of a SQLite database are in the log beside it.
+An EncryptionConfiguration is one whoever made it: it may hold the last copy of an encryption key. Files are recognised
+by how they begin and end, and by their names, so that one which is damaged in its middle is still known for what it is.
+The last writes of a SQLite database are in the log beside it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ PLAN_KIND: Final = "DeletionPlan"
 SQLITE_MAGIC: Final = b"SQLite format 3\0"
 # Of a write-ahead log, in either byte order of its sums, and of a rollback journal.
 _SQLITE_LOGS: Final = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83", b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7")
-_BESIDE_SQLITE: Final = ("-wal", "-shm", "-journal")
+BESIDE_SQLITE: Final = ("-wal", "-shm", "-journal")
+"""What SQLite appends to the name of a database for the files beside it."""
 
 # The longest line of an audit log, and a little of its neighbours.
 _REACH: Final = MAX_RECORD_SIZE + 4096
@@ -90,9 +91,12 @@ def own_file(directory: int, name: str) -> OwnFile | None:
     first, last = _ends(directory, name)
     if first.startswith(BACKUP_FAMILY) or BACKUP_TAIL.search(last) is not None:
         return OwnFile.BACKUP
-    if _is_log(first, last) or _is_head(directory, name + HEAD_SUFFIX):
+    is_log = first.startswith(_FIRST_RECORD) or any(
+        _RECORD.search(part) is not None for part in (first, last)
+    )
+    if is_log or _is_there(directory, name + HEAD_SUFFIX):
         return OwnFile.AUDIT_LOG
-    if _is_head(directory, name) or _stands_beside_a_log(directory, name):
+    if name.endswith(HEAD_SUFFIX) or HEAD.fullmatch(first.decode("ascii", "replace").strip()) is not None:
         return OwnFile.HEAD
     if _PLAN.match(first[:_PLAN_REACH]) is not None:
         return OwnFile.PLAN
@@ -100,44 +104,17 @@ def own_file(directory: int, name: str) -> OwnFile | None:
         return OwnFile.CONFIGURATION
     if first.startswith(RESCUE_FAMILY):
         return OwnFile.RESCUE_INDEX
-    if RESCUED_NAME.fullmatch(name) is not None and _stands_beside_an_index(directory):
+    if RESCUED_NAME.fullmatch(name) is not None:
         return OwnFile.RESCUED
-    if first.startswith((SQLITE_MAGIC, *_SQLITE_LOGS)) or stands_beside_a_database(directory, name):
+    if first.startswith((SQLITE_MAGIC, *_SQLITE_LOGS)) or name.endswith(BESIDE_SQLITE):
         return OwnFile.DATABASE
     return None
 
 
-def stands_beside_a_database(directory: int, name: str) -> bool:
-    """Say whether SQLite would take a file of that name for part of a database; it need not be there."""
-    for suffix in _BESIDE_SQLITE:
-        if name.endswith(suffix):
-            with contextlib.suppress(OSError):
-                return _ends(directory, name.removesuffix(suffix))[0].startswith(SQLITE_MAGIC)
-    return False
-
-
-def _is_log(first: bytes, last: bytes) -> bool:
-    return first.startswith(_FIRST_RECORD) or any(_RECORD.search(part) is not None for part in (first, last))
-
-
-def _is_head(directory: int, name: str) -> bool:
+def _is_there(directory: int, name: str) -> bool:
     with contextlib.suppress(OSError):
-        first, last = _ends(directory, name)
-        return first == last and HEAD.fullmatch(first.decode("ascii", "replace").strip()) is not None
-    return False
-
-
-def _stands_beside_a_log(directory: int, name: str) -> bool:
-    if not name.endswith(HEAD_SUFFIX):
-        return False
-    with contextlib.suppress(OSError):
-        return _is_log(*_ends(directory, name.removesuffix(HEAD_SUFFIX)))
-    return False
-
-
-def _stands_beside_an_index(directory: int) -> bool:
-    with contextlib.suppress(OSError):
-        return _ends(directory, RESCUE_INDEX_NAME)[0].startswith(RESCUE_FAMILY)
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+        return True
     return False
 
 

@@ -26,12 +26,10 @@ from etcdfix.sources.etcd import tls
 from etcdfix.sources.snapshot import SnapshotSource
 from tests.support.reports import header
 
-HEADER = (
-    msgspec.json.encode(
-        {"apiVersion": "etcdfix/v1", "kind": "ScanHeader", **msgspec.structs.asdict(header())}
-    )
-    + b"\n"
-)
+FIELDS = {
+    name: value for name, value in msgspec.structs.asdict(header()).items() if value is not msgspec.UNSET
+}
+HEADER = msgspec.json.encode({**FIELDS, "apiVersion": "etcdfix/v1", "kind": "ScanHeader"}) + b"\n"
 
 READERS: dict[str, Callable[[Path], object]] = {
     "baseline": load_baseline,

@@ -232,10 +232,3 @@ def test_what_a_sqlite_database_is_made_of_is_not_replaced(tmp_path: Path, name:
     connection = sqlite3.connect(state)
     assert connection.execute("SELECT id FROM kine").fetchall() == [(7,)]
     connection.close()
-
-
-def test_a_name_like_a_log_beside_something_else_is_a_name(tmp_path: Path) -> None:
-    (tmp_path / "report").write_bytes(b"text")
-    for name in ("report-wal", "nothing-wal", "-journal"):
-        write(tmp_path / name)
-        assert (tmp_path / name).read_bytes() == b"new"

@@ -318,24 +318,13 @@ class Opened(msgspec.Struct, kw_only=True):
     undetermined: int = 0
 
 
-class CandidateOnGroup(Opened, kw_only=True):
-    """What one candidate does for the values under one encryption key.
-
-    Attributes:
-        named: The name by which the values call its key, where it has another one here; "" otherwise.
-    """
-
-    candidate: str
-    named: str = ""
-
-
 class FindingGroup(EncryptionKey, kw_only=True):
     """Unreadable values under one encryption key of one rule of today.
 
     Attributes:
         opened: So many are opened by at least one candidate.
         damaged: Of so many it is proven that they are damaged, with today's configuration: no other key opens these.
-        candidates: What each does for them; those that do nothing are left out.
+        opened_by: Each candidate that opens some, to how many.
         not_opened: The first etcd keys that none opens, at most five.
         next: What to do first; null where no candidate opens any.
     """
@@ -343,7 +332,7 @@ class FindingGroup(EncryptionKey, kw_only=True):
     findings: int = 0
     opened: int = 0
     damaged: int = 0
-    candidates: list[CandidateOnGroup]
+    opened_by: dict[str, int] = msgspec.field(default_factory=dict)
     not_opened: list[str] = msgspec.field(default_factory=list)
     next: Step | None = None
 
@@ -415,7 +404,7 @@ def group_tables(groups: Sequence[FindingGroup], *, wide: bool = False) -> list[
     """Return what the candidates do for the values under each encryption key."""
     rows, steps = [], []
     for group in groups:
-        opened_by = ", ".join(one.candidate for one in group.candidates if one.opens) or None
+        opened_by = ", ".join(sorted(group.opened_by)) or None
         example = group.not_opened[0] if group.not_opened else None
         numbers = (group.findings, group.opened, group.damaged)
         rows.append((group.label, group.rule, *numbers, opened_by, example))

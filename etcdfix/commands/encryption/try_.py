@@ -29,7 +29,6 @@ from etcdfix.model.scope import ScopeRequest
 from etcdfix.model.storagekey import display
 from etcdfix.report.document import Step
 from etcdfix.report.encryption import (
-    CandidateOnGroup,
     CandidateResult,
     EncryptionTryReport,
     FindingGroup,
@@ -95,7 +94,7 @@ def try_candidates(
         reasons = why_not_whole(source, request.layout, ending, trying.objects, everything=everything)
         total = findings.count
         try:
-            for finding in progress(findings.drain(), "unreadable values", total) if not ended else ():
+            for finding in progress(findings.drain(), "values to try", total) if not ended else ():
                 trying.count(finding, [one.examine(finding.stored) for one in examiners])
         except KeyboardInterrupt as exc:
             ended = EndedEarly.of(exc)
@@ -154,27 +153,22 @@ class _Trying:
     def take_plain(self, counts: Sequence[PlainCount]) -> None:
         self.objects += sum(plain.count for plain in counts)
 
-    def _new_group(self, name: KeyName) -> FindingGroup:
-        here = [CandidateOnGroup(candidate=one.name) for one in self.candidates]
-        return FindingGroup(**key_fields(name), candidates=here)
-
     def count(self, finding: _Finding, found: Sequence[Examination]) -> None:
         self.tried += 1
         key = finding.stored.key
-        group = self._groups.of(finding.name, self._new_group)
+        group = self._groups.of(finding.name, lambda name: FindingGroup(**key_fields(name)))
         group.findings += 1
         group.damaged += finding.damaged
         opened = untold = False
-        for result, on_group, examination in zip(self.candidates, group.candidates, found, strict=True):
+        for candidate, examination in zip(self.candidates, found, strict=True):
             opens, right = _opens(examination), _is_right_key(examination)
             unknown = not right and examination.verdict.outcome is Outcome.UNDETERMINED
-            keep_example(result.opened if opens else result.not_opened, key)
-            for counts in (result, on_group):
-                counts.opens += opens
-                counts.right_key += right and not opens
-                counts.undetermined += unknown
-            if examination.verdict.cause is Cause.KEY_RENAMED:
-                on_group.named = finding.name.transformer
+            keep_example(candidate.opened if opens else candidate.not_opened, key)
+            candidate.opens += opens
+            candidate.right_key += right and not opens
+            candidate.undetermined += unknown
+            if opens:
+                group.opened_by[candidate.name] = group.opened_by.get(candidate.name, 0) + 1
             opened, untold = opened or opens, untold or unknown
         self.opened += opened
         group.opened += opened
@@ -190,9 +184,6 @@ class _Trying:
             group for _, group in sorted(self._groups.items(), key=lambda one: (-one[1].findings, one[0]))
         ]
         for group in found:
-            group.candidates = [
-                one for one in group.candidates if one.opens or one.right_key or one.undetermined
-            ]
             group.next = _next_of(self._request, group, self._first_opened.get(id(group)))
         return found
 
@@ -211,19 +202,17 @@ def _is_right_key(found: Examination) -> bool:
     return verdict.key_proven or bool(verdict.fitting_key) or verdict.outcome is Outcome.INCONSISTENT
 
 
-def _best(request: TryRequest, group: FindingGroup) -> tuple[NamedCandidate, int] | None:
+def _best(request: TryRequest, group: FindingGroup) -> NamedCandidate | None:
     """Return the candidate that opens most, the first among equals."""
-    opens = {one.candidate: one.opens for one in group.candidates}
-    best = max(request.candidates, key=lambda one: opens.get(one.name, 0))
-    return (best, opens[best.name]) if opens.get(best.name) else None
+    opening = [one for one in request.candidates if one.name in group.opened_by]
+    return max(opening, key=lambda one: group.opened_by[one.name], default=None)
 
 
 def _next_of(request: TryRequest, group: FindingGroup, example: bytes | None) -> Step | None:
-    best = _best(request, group)
-    if best is None:
+    candidate = _best(request, group)
+    if candidate is None:
         return None
-    candidate, count = best
-    opens = f"opens {count} of {group.findings}"
+    opens = f"opens {group.opened_by[candidate.name]} of {group.findings}"
     path = shown_word(candidate.configuration.path)
     if request.configuration is None:
         reading = ("--encryption-config", path, Part.RELEASE)
@@ -239,7 +228,7 @@ def _next_of(request: TryRequest, group: FindingGroup, example: bytes | None) ->
 
 
 def _next(request: TryRequest, groups: Sequence[FindingGroup]) -> Step | None:
-    best = dict.fromkeys(found[0] for group in groups if (found := _best(request, group)) is not None)
+    best = dict.fromkeys(found for group in groups if (found := _best(request, group)) is not None)
     files = [shown_word(one.configuration.path) for one in best]
     if not files or request.configuration is None:
         return next((group.next for group in groups if group.next is not None), None)

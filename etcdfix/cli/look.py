@@ -31,7 +31,7 @@ from etcdfix.commands.scanning.pipeline import FAILING
 from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.copies.finder import Named
 from etcdfix.copies.model import Place
-from etcdfix.examine.jobs import Jobs
+from etcdfix.examine.first_pass import Jobs
 from etcdfix.inputs.outputfile import destination, is_file_by_itself
 from etcdfix.model.errors import EndedEarly, SourceError
 from etcdfix.model.model import Outcome

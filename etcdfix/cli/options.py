@@ -25,7 +25,7 @@ from etcdfix.cli.output import say
 from etcdfix.copies.finder import TO_LOOK_IN, Named, grammar, parse_named
 from etcdfix.copies.model import Place
 from etcdfix.encryption.keyring import is_key_text
-from etcdfix.examine.workers.jobs import MOST_JOBS
+from etcdfix.examine.workers import MOST_JOBS
 from etcdfix.inputs.inputfile import STANDARD_INPUT
 from etcdfix.model.errors import ConfigurationError
 from etcdfix.model.rules import MEANINGS, NAMED, Rule

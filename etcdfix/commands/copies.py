@@ -22,8 +22,8 @@ from etcdfix.copies.revisions import life_of
 from etcdfix.copies.search import Places, copies_of, looked_into, open_finders, problems_of
 from etcdfix.copies.value import Candidate, home_of
 from etcdfix.examine.all import Progress, no_progress
+from etcdfix.examine.first_pass import Jobs
 from etcdfix.examine.in_scope import resolved
-from etcdfix.examine.jobs import Jobs
 from etcdfix.examine.one import Examiner, Reading
 from etcdfix.examine.readable_revision import Keeps
 from etcdfix.examine.verdicts.deletability import FAILED

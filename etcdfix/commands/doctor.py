@@ -29,7 +29,7 @@ from etcdfix.commands.doctoring.needs import (
 from etcdfix.commands.opening import Inputs, open_source
 from etcdfix.decoding.kubeobject import ObjectReader
 from etcdfix.examine.all import Progress, no_progress
-from etcdfix.examine.jobs import Helpers, Jobs
+from etcdfix.examine.first_pass import FirstPass, Jobs
 from etcdfix.examine.one import Examiner
 from etcdfix.model.errors import (
     ConfigurationError,
@@ -202,8 +202,8 @@ class Doctor:
 
     def _keys(self, source: Source, examiner: Examiner) -> Iterator[Check]:
         reading = self.inputs.reading(self.configuration)
-        helpers = Helpers(examiner, reading, source, self.jobs) if self.jobs != 1 else None
-        summary, ending = count_keys(source, examiner, reading, self.progress(source), helpers)
+        first_pass = FirstPass(examiner, reading, source, self.jobs) if self.jobs != 1 else None
+        summary, ending = count_keys(source, examiner, reading, self.progress(source), first_pass)
         self.ended, self._do_not_restart = ending.ended, summary.do_not_restart
         yield from check_source(source, reading, summary, ending)
         yield from check_keys(summary, no_encryption=self.inputs.no_encryption)

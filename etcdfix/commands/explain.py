@@ -25,7 +25,7 @@ from etcdfix.copies.revisions import life_of
 from etcdfix.copies.search import Places, copies_of, looked_into, open_finders, problems_of
 from etcdfix.copies.value import Bit, home_of
 from etcdfix.examine.all import Progress, no_progress
-from etcdfix.examine.jobs import Jobs
+from etcdfix.examine.first_pass import Jobs
 from etcdfix.examine.one import Examiner, Reading
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.graph.cluster import ClusterIndex, index_cluster

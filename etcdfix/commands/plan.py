@@ -15,7 +15,7 @@ from etcdfix.commands.planning.steps import in_order, steps_for
 from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.copies.rescued import read_index
 from etcdfix.examine.all import Progress, examine_all, no_progress
-from etcdfix.examine.jobs import Extracted, Helpers, Jobs
+from etcdfix.examine.first_pass import Extracted, FirstPass, Jobs
 from etcdfix.examine.maybe_newer import SimilarValues
 from etcdfix.examine.one import Examiner, Reading
 from etcdfix.examine.readable_revision import ReadableRevisions
@@ -81,7 +81,7 @@ def build_plan(
     extracted: Extracted[ObjectExtract | None] = Extracted(
         examiner, GRAPH_EXTRACTION, builder.extraction_setup()
     )
-    helpers = Helpers(examiner, request, source, jobs, extracted=extracted) if jobs != 1 else None
+    first_pass = FirstPass(examiner, request, source, jobs, extracted=extracted) if jobs != 1 else None
     groups = _Groups()
     problems, seen = [*report.problems], False
     entries: Sequence[PlanEntry] = ()
@@ -102,7 +102,7 @@ def build_plan(
 
         try:
             ending = examine_all(
-                examiner, source.pages(b""), take, helpers=helpers, progress=progress, whole=True
+                examiner, source.pages(b""), take, first_pass=first_pass, progress=progress, whole=True
             )
             index = builder.finish(source.problems)
             readable = ReadableRevisions.of_many(source, examiner, live=not file)

@@ -13,8 +13,8 @@ from etcdfix.commands.scanning.pipeline import SAMPLE, FindingPipeline
 from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.examine.all import examine_all, no_progress
+from etcdfix.examine.first_pass import FirstPass, Jobs
 from etcdfix.examine.in_scope import beside, pages_in, resolved, searched_for
-from etcdfix.examine.jobs import Helpers, Jobs
 from etcdfix.examine.one import Examiner, Reading
 from etcdfix.model.errors import EndedEarly
 from etcdfix.model.interruptions import interruptions_held
@@ -110,7 +110,7 @@ def run_scan(
         pages_in(source, ranges, denied),
         pipeline.take,
         plain=pipeline.take_plain,
-        helpers=Helpers(examiner, request, source, jobs) if jobs != 1 else None,
+        first_pass=FirstPass(examiner, request, source, jobs) if jobs != 1 else None,
         targets=searched_for(ranges),
         progress=partial(progress, failed=lambda: pipeline.failed),
         witnesses=beside(source, examiner.layout, ranges),

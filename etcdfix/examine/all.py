@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from etcdfix.examine.jobs import Helpers, Look
+from etcdfix.examine.first_pass import FirstPass, PageExaminer
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.readers import PlainCounts
 from etcdfix.examine.two_passes import TwoPasses
@@ -94,7 +94,7 @@ def examine_all(
     take: Take,
     *,
     plain: TakePlain | None = None,
-    helpers: Helpers | None = None,
+    first_pass: FirstPass | None = None,
     targets: Collection[bytes] = (),
     progress: Progress = no_progress,
     whole: bool = False,
@@ -109,8 +109,8 @@ def examine_all(
         take: The consumer.
         plain: Takes what is plain, as counts, once a page and after answers of plugins; None where the consumer takes
             each plain value too.
-        helpers: Make the first pass; the consumer takes what is plain as counts, or what they extract from each value.
-            None where this process makes it.
+        first_pass: Takes the first look; the consumer takes what is plain as counts, or the extract of each value. None
+            where this process looks.
         targets: Etcd keys of values that are searched for damage in any case.
         progress: Counts the values for a display, in each pass.
         whole: A part is of no use: an interruption, or a source that is lost midway, is raised.
@@ -121,7 +121,7 @@ def examine_all(
         SourceError: Nothing could be read; or not everything, and a part is of no use.
     """
     began = False
-    looks = helpers.looks if helpers is not None else partial(_looks_here, examiner)
+    looks = first_pass.looks if first_pass is not None else partial(_looks_here, examiner)
     with TwoPasses(examiner, targets=targets) as run:
 
         def first() -> None:
@@ -143,10 +143,10 @@ def examine_all(
         if ending == Ending():
             ending = _read(others, [run], whole=whole, began=lambda: True)
         ending = _second(run, take, ending, progress=progress, whole=whole, on_cut_short=on_cut_short)
-        return ending if helpers is None else msgspec.structs.replace(ending, lost=tuple(helpers.lost))
+        return ending if first_pass is None else msgspec.structs.replace(ending, lost=tuple(first_pass.lost))
 
 
-def _looks_here(examiner: Examiner, pages: Iterable[Page]) -> Iterator[Look]:
+def _looks_here(examiner: Examiner, pages: Iterable[Page]) -> Iterator[PageExaminer]:
     for page in pages:
         yield partial(examiner.examine_each, page.values())
 

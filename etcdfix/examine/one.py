@@ -67,6 +67,9 @@ from etcdfix.text.commands import RunOptions
 
 _UNREAD = FAILED | {Outcome.UNDETERMINED}
 _ELSEWHERE: Final = frozenset({Undone.OTHER_PREFIX, Undone.OTHER_PATH})
+FirstLookResult = Examination | KMSPending
+"""What a look comes to that waits for no KMS plugin."""
+
 PLAIN = Verdict(Outcome.READABLE, None, Confidence.CERTAIN, ServerBehaviour.SERVES, "readable")
 """Of every value of which there is nothing to say."""
 

@@ -14,13 +14,12 @@ import msgspec
 
 from etcdfix.encryption.cipher import difference
 from etcdfix.encryption.kms.envelopes import KMSPending
-from etcdfix.examine.one import Examiner
+from etcdfix.examine.one import Examiner, FirstLookResult
 from etcdfix.examine.spool import Spool
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.deletability import FAILED
 from etcdfix.examine.verdicts.examination import Examination, KeyName
 from etcdfix.examine.verdicts.kinds import Kinds, Part
-from etcdfix.examine.worker import Found
 from etcdfix.inputs.temporary import temporary_directory
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import Outcome, StoredValue
@@ -138,7 +137,7 @@ class TwoPasses:
         """How many values were set aside and are not yielded yet."""
         return self._unanswered.count + sum(aside.count for aside in self._aside) + len(self._window)
 
-    def first(self, looked: Iterable[tuple[StoredValue, Found]]) -> Iterator[Examination]:
+    def first(self, looked: Iterable[tuple[StoredValue, FirstLookResult]]) -> Iterator[Examination]:
         """Yield what reads, or is no object; set everything else aside.
 
         Args:
@@ -186,7 +185,7 @@ class TwoPasses:
                 yield ValuesPage(values)
 
     def look_at_witnesses(
-        self, looked: Iterable[tuple[StoredValue, Found]], holds: Callable[[bytes], bool]
+        self, looked: Iterable[tuple[StoredValue, FirstLookResult]], holds: Callable[[bytes], bool]
     ) -> None:
         """Look at values only for what they show; none of them is ever yielded."""
         self._is_witness = holds

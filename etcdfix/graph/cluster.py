@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from etcdfix.examine.all import Progress, examine_all, no_progress
-from etcdfix.examine.jobs import Extracted, Helpers, Jobs
+from etcdfix.examine.first_pass import Extracted, FirstPass, Jobs
 from etcdfix.examine.one import Examiner, Reading
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.examine.verdicts.key_loss import THE_KEY, KeyCounter
@@ -120,11 +120,11 @@ def index_cluster(
         if weight:
             kept.put(found, weight)
 
-    helpers = Helpers(examiner, request, source, jobs, extracted=extracted) if jobs != 1 else None
+    first_pass = FirstPass(examiner, request, source, jobs, extracted=extracted) if jobs != 1 else None
     # Of a value that was taken by half, the index would speak of what it does not have.
     with whole_calls(take) as taken:
         ending = examine_all(
-            examiner, source.pages(b""), taken, helpers=helpers, targets=targets, progress=progress
+            examiner, source.pages(b""), taken, first_pass=first_pass, targets=targets, progress=progress
         )
     problems = [*source.problems, *ending.problems, *ending.lost]
     if ending.ended is not None:

@@ -8,7 +8,7 @@ from typing import Any
 from etcdfix.commands.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.kms.plugins import KMSPlugins
-from etcdfix.examine.jobs import Jobs
+from etcdfix.examine.first_pass import Jobs
 from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.model import Finding, ScanHeader
 from etcdfix.report.scan import ScanReport

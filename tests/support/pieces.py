@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from etcdfix.examine.workers.pool import WorkerPool
+from etcdfix.examine.workers import WorkerPool
 
 SECRET = b"c2VjcmV0LXBsYWludGV4dA"
 _GET_DUMPABLE = 3

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import cycle
 from typing import Self, TypeVar
 
-from etcdfix.examine.workers.pool import Make
+from etcdfix.examine.workers import Make
 
 W = TypeVar("W")
 
 
 class PoolHere:
-    """Plays :class:`etcdfix.examine.workers.pool.WorkerPool`; pieces are answered some time before they are yielded."""
+    """Plays :class:`etcdfix.examine.workers.WorkerPool`; pieces are answered some time before they are yielded."""
 
     def __init__(self, jobs: int, make: Make, setup: bytes, descriptor: int | None = None) -> None:
         self._workers = cycle([make(setup, descriptor) for _ in range(jobs)])

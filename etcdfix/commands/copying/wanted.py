@@ -12,8 +12,8 @@ from typing import Final
 from etcdfix.commands.copying.kept_values import KeptValues
 from etcdfix.copies.model import Wanted
 from etcdfix.examine.all import Ending, Progress, examine_all
+from etcdfix.examine.first_pass import FirstPass, Jobs
 from etcdfix.examine.in_scope import beside, searched_for, values_in
-from etcdfix.examine.jobs import Helpers, Jobs
 from etcdfix.examine.one import Examiner, Reading
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.deletability import FAILED
@@ -91,7 +91,7 @@ class WantedObjects:
             paged(values),
             self._take,
             plain=self._take_plain,
-            helpers=Helpers(self._examiner, self._request, self._source, jobs) if jobs != 1 else None,
+            first_pass=FirstPass(self._examiner, self._request, self._source, jobs) if jobs != 1 else None,
             targets=searched_for(self._ranges),
             progress=progress,
             witnesses=beside(self._source, self._request.layout, self._ranges),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.examine.all import Ending, Progress, examine_all
-from etcdfix.examine.jobs import Helpers
+from etcdfix.examine.first_pass import FirstPass
 from etcdfix.examine.one import Examiner, Reading
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.key_loss import THE_KEY, KeyDoubt
@@ -33,7 +33,7 @@ _ENVELOPED: Final = frozenset({Cause.NO_CONFIGURATION, Cause.UNKNOWN_ENVELOPE})
 
 
 def count_keys(
-    source: Source, examiner: Examiner, reading: Reading, progress: Progress, helpers: Helpers | None
+    source: Source, examiner: Examiner, reading: Reading, progress: Progress, first_pass: FirstPass | None
 ) -> tuple[Summary, Ending]:
     """Examine everything, and count what each encryption key opens."""
     tally = Tally(past=reading.run.of_the_past)
@@ -42,7 +42,7 @@ def count_keys(
         source.pages(b""),
         tally.add,
         plain=tally.add_plain,
-        helpers=helpers,
+        first_pass=first_pass,
         progress=progress,
     )
     return tally.summary(), ending

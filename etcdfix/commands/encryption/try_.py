@@ -15,8 +15,8 @@ import msgspec
 from etcdfix.commands.encryption.whole import ByKey, keep_example, why_not_whole
 from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.examine.all import Progress, examine_all, no_progress
+from etcdfix.examine.first_pass import FirstPass, Jobs
 from etcdfix.examine.in_scope import pages_in, resolved
-from etcdfix.examine.jobs import Helpers, Jobs
 from etcdfix.examine.one import Examiner, Reading
 from etcdfix.examine.spool import Spool
 from etcdfix.examine.verdicts.causes import Cause
@@ -87,7 +87,7 @@ def try_candidates(
             pages_in(source, ranges, denied),
             trying.take,
             plain=trying.take_plain,
-            helpers=Helpers(today, request, source, jobs) if jobs != 1 else None,
+            first_pass=FirstPass(today, request, source, jobs) if jobs != 1 else None,
             progress=progress,
         )
         ended, everything = ending.ended, scope.everything

@@ -22,7 +22,7 @@ from etcdfix.encryption.config_model import parse_group_resource
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine.all import Progress, examine_all, no_progress
-from etcdfix.examine.jobs import Helpers, Jobs
+from etcdfix.examine.first_pass import FirstPass, Jobs
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.deletability import FAILED
@@ -71,9 +71,14 @@ def encryption_usage(
     examiner = Examiner.of_cluster(source, request, plugins)
     cluster = examiner.kube_system_uid(source)
     uses = _KeyUses()
-    helpers = Helpers(examiner, request, source, jobs) if jobs != 1 else None
+    first_pass = FirstPass(examiner, request, source, jobs) if jobs != 1 else None
     ending = examine_all(
-        examiner, source.pages(b""), uses.take, plain=uses.take_plain, helpers=helpers, progress=progress
+        examiner,
+        source.pages(b""),
+        uses.take,
+        plain=uses.take_plain,
+        first_pass=first_pass,
+        progress=progress,
     )
     reasons, ended = why_not_whole(source, request.layout, ending, uses.objects), ending.ended
     if ended is None:

@@ -16,7 +16,7 @@ from etcdfix.commands.scan import ScanRequest, run_scan
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.kms import transformer
 from etcdfix.encryption.kms.plugins import KMSPlugins
-from etcdfix.examine import jobs as examine_jobs
+from etcdfix.examine import first_pass
 from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.render import SCAN_FORMS
 from etcdfix.sources import pages
@@ -41,7 +41,7 @@ def _few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     if not THOROUGH:
         monkeypatch.setattr(transformer, "MOST_WITNESSES", 64)
         monkeypatch.setattr(transformer, "_MOST_KNOWN_TAILS", 64)
-        monkeypatch.setattr(examine_jobs, "_MOST_SEEDS", 8)
+        monkeypatch.setattr(first_pass, "_MOST_SEEDS", 8)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from etcdfix.commands.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.encryption.kms.plugins import KMSPlugins
-from etcdfix.examine import jobs as examine_jobs
+from etcdfix.examine import first_pass
 from etcdfix.model.scope import ScopeRequest
 from etcdfix.model.storagekey import StorageLayout
 from etcdfix.remediation.places import RecordPaths
@@ -37,7 +37,7 @@ NAMED = ("/registry/secrets/shop/s-3", "/registry/secrets/shop/s-4", "/registry/
 
 @pytest.fixture(autouse=True)
 def small_pages_without_processes(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(examine_jobs, "WorkerPool", PoolHere)
+    monkeypatch.setattr(first_pass, "WorkerPool", PoolHere)
     monkeypatch.setattr(pages, "PAGE_VALUES", 3)
     monkeypatch.setattr(mvcc, "PAGE_RECORDS", 7)
     monkeypatch.setattr("etcdfix.remediation.places.default_directory", lambda: Path("/nonexistent/etcdfix"))
@@ -136,7 +136,7 @@ def test_a_worker_that_was_lost_is_named(report: Report, monkeypatch: Patch) -> 
             self.lost.append("a worker process was ended by SIGKILL")
 
     one = report(Asked(cluster(), ROTATING, 1))
-    monkeypatch.setattr(examine_jobs, "WorkerPool", Losing)
+    monkeypatch.setattr(first_pass, "WorkerPool", Losing)
     less = report(Asked(cluster(), ROTATING, 2))
     assert not less["complete"]
     assert "a worker process was ended by SIGKILL" in less["incomplete_reasons"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,10 +17,8 @@ from etcdfix.encryption.config_model import KMSProvider
 from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine import all as examine_all
-from etcdfix.examine import jobs as examine_jobs
-from etcdfix.examine import worker as examine_worker
-from etcdfix.examine.frames import Question, SentProvider, SentRule, Setup
-from etcdfix.examine.jobs import Helpers, jobs_for
+from etcdfix.examine import first_pass
+from etcdfix.examine.first_pass import FirstPass, Question, jobs_for
 from etcdfix.examine.one import Examiner, Reading
 from etcdfix.examine.verdicts.examination import Examination, PlainCount
 from etcdfix.sources import mvcc, pages
@@ -38,7 +37,7 @@ from tests.support.pool_here import PoolHere
 
 @pytest.fixture(autouse=True)
 def small_pages_without_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examine_jobs, "WorkerPool", PoolHere)
+    monkeypatch.setattr(first_pass, "WorkerPool", PoolHere)
     monkeypatch.setattr(pages, "PAGE_VALUES", 2)
     monkeypatch.setattr(mvcc, "PAGE_RECORDS", 7)
 
@@ -77,7 +76,7 @@ def looked_at(case: CauseCase, jobs: int) -> Seen:
         source.pages(b""),
         others.append,
         plain=plain.extend,
-        helpers=Helpers(examiner, reading, source, jobs) if jobs > 1 else None,
+        first_pass=FirstPass(examiner, reading, source, jobs) if jobs > 1 else None,
     )
     opened = [] if case.plugin is None else [f"{k}={v}" for k, v in sorted(case.plugin.opened.items())]
     return others, summed(plain), opened
@@ -162,18 +161,35 @@ class AtEndpoints(MemorySource):
 def test_auto_leaves_cores_to_an_etcd_on_this_machine(
     endpoints: tuple[str, ...], here: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[dict[str, Any]] = []
-
-    def resolve(_jobs: object, **about: Any) -> int:
-        asked.append(about)
-        return 3
-
-    monkeypatch.setattr(examine_jobs, "resolve_jobs", resolve)
+    monkeypatch.setattr(first_pass, "room_for_jobs", lambda *, etcd_here: 3 if etcd_here else 6)
+    monkeypatch.setattr(first_pass, "_FEWEST_KEYS", 1)
     source = AtEndpoints([stored("/registry/pods/shop/a")])
     source.endpoints = endpoints
     assert jobs_for(5, source) == 5
-    assert jobs_for("auto", source) == 3
-    assert asked == [{"keys": 1, "size_bytes": None, "etcd_here": here}]
+    assert jobs_for("auto", source) == (3 if here else 6)
+
+
+@pytest.mark.parametrize(
+    ("keys", "size_bytes", "jobs"),
+    [
+        (49_999, None, 1),
+        (50_000, None, 9),
+        (None, None, 1),
+        (None, 99_999_999, 1),
+        (None, 100_000_000, 9),
+    ],
+)
+def test_what_is_small_needs_one(
+    keys: int | None, size_bytes: int | None, jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(first_pass, "room_for_jobs", lambda *, etcd_here: 9)
+    source = MemorySource([])
+    monkeypatch.setattr(source, "estimate", lambda: keys)
+    with (tmp_path / "pages").open("w") as file:
+        if size_bytes is not None:
+            os.truncate(file.fileno(), size_bytes)
+            monkeypatch.setattr(type(source), "page_file", file.fileno(), raising=False)
+        assert jobs_for("auto", source) == jobs
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -184,17 +200,17 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             started.append(jobs)
             super().__init__(jobs, *arguments, **more)
 
-    monkeypatch.setattr(examine_jobs, "WorkerPool", Counting)
+    monkeypatch.setattr(first_pass, "WorkerPool", Counting)
     return started
 
 
 def test_auto_starts_no_worker_for_a_small_scope(monkeypatch: pytest.MonkeyPatch) -> None:
     started = counted(monkeypatch)
-    monkeypatch.setattr(examine_jobs, "resolve_jobs", lambda *_, **__: 2)
+    monkeypatch.setattr(first_pass, "jobs_for", lambda *_: 2)
     values = [stored(f"/registry/secrets/shop/s{n}", secret(f"s{n}")) for n in range(9)]
     counts = []
     for before in (100, 3, 0):
-        monkeypatch.setattr(examine_jobs, "_BEFORE_AUTO", before)
+        monkeypatch.setattr(first_pass, "_BEFORE_AUTO", before)
         _, result = scan(MemorySource(values), jobs="auto")
         counts.append((result.report.summary.readable, len(started)))
     assert counts == [(9, 0), (9, 1), (9, 2)]
@@ -204,12 +220,7 @@ def test_auto_starts_no_worker_for_a_small_scope(monkeypatch: pytest.MonkeyPatch
 
 
 def test_nothing_that_goes_through_the_pipe_is_shown() -> None:
-    key = b"0123456789abcdef0123456789abcdef"
-    provider = SentProvider("aescbc", (("key1", key),))
-    setup = Setup("", None, "", (SentRule(("secrets",), (provider,)),), False, (), (), (), ())
-    question = Question((), b"v", memoryview(key))
-    for shown in (provider, setup, question):
-        assert "0123456789" not in repr(shown)
+    assert "0123456789" not in repr(Question((), b"v", memoryview(b"0123456789abcdef")))
 
 
 def test_what_cannot_be_sent_is_examined_here(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,15 +229,19 @@ def test_what_cannot_be_sent_is_examined_here(monkeypatch: pytest.MonkeyPatch) -
         stored("/registry/secrets/shop/b", secret("b")),
     ]
 
-    def not_unicode(_found: Examination) -> Examination:
-        raise UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not allowed")
-
     expected = of_report(scan(MemorySource(values))[0])
-    monkeypatch.setattr(examine_worker, "_without_bytes", not_unicode)
+    encode = first_pass._encode
+
+    def not_unicode(value: object) -> bytes:
+        if isinstance(value, Examination):
+            raise UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not allowed")
+        return encode(value)
+
+    monkeypatch.setattr(first_pass, "_encode", not_unicode)
     assert of_report(scan(MemorySource(values), jobs=2)[0]) == expected
 
 
-_UNENCODABLE: Final = """
+_NOT_UNICODE: Final = """
 apiVersion: apiserver.config.k8s.io/v1
 kind: EncryptionConfiguration
 resources:
@@ -237,9 +252,9 @@ resources:
 """
 
 
-def test_a_configuration_that_cannot_be_sent_is_used_here(tmp_path: Path) -> None:
+def test_a_configuration_that_is_not_unicode_is_sent_all_the_same(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
-    path.write_text(_UNENCODABLE)
+    path.write_text(_NOT_UNICODE)
     values = [stored("/registry/secrets/shop/a", b"k8s:enc:kms:v2:prov:x")]
     expected = of_report(scan(MemorySource(values), path)[0])
     assert of_report(scan(MemorySource(values), path, jobs=2)[0]) == expected
@@ -272,5 +287,5 @@ def test_an_answer_that_is_none_is_examined_here(
         stored("/registry/secrets/shop/b", secret("b")),
     ]
     expected = of_report(scan(MemorySource(values))[0])
-    monkeypatch.setattr(examine_jobs, "WorkerPool", Damaging)
+    monkeypatch.setattr(first_pass, "WorkerPool", Damaging)
     assert of_report(scan(MemorySource(values), jobs=2)[0]) == expected

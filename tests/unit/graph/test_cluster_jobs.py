@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from etcdfix.commands.plan import PlanRequest, build_plan
-from etcdfix.examine import jobs as examine_jobs
-from etcdfix.examine.frames import decode_answer
+from etcdfix.examine import first_pass
+from etcdfix.examine.first_pass import decode_answer
 from etcdfix.examine.one import Examiner, Reading
 from etcdfix.graph.cluster import ClusterIndex, index_cluster
 from etcdfix.model.storagekey import StorageLayout
@@ -37,7 +37,7 @@ _NOT_COMPARED = frozenset({"kinds", "_kinds", "layout", "_placed", "_places", "_
 
 @pytest.fixture(autouse=True)
 def small_pages_without_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(examine_jobs, "WorkerPool", PoolHere)
+    monkeypatch.setattr(first_pass, "WorkerPool", PoolHere)
     monkeypatch.setattr(pages, "PAGE_VALUES", 3)
     monkeypatch.setattr(mvcc, "PAGE_RECORDS", 7)
 
@@ -170,7 +170,7 @@ def test_no_data_of_a_secret_goes_through_the_pipe(monkeypatch: pytest.MonkeyPat
                 answers.append(answer or b"")
                 yield piece, answer
 
-    monkeypatch.setattr(examine_jobs, "WorkerPool", Listening)
+    monkeypatch.setattr(first_pass, "WorkerPool", Listening)
     data = {"password": "aHVudGVyMg=="}
     cluster = Cluster()
     for number in range(9):

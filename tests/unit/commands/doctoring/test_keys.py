@@ -10,7 +10,7 @@ import pytest
 from etcdfix.commands.doctoring.keys import MOST_TOLD, check_keys, check_plugins, check_source, count_keys
 from etcdfix.encryption.kms.answers import PluginReport, PluginState
 from etcdfix.examine.all import no_progress
-from etcdfix.examine.jobs import Helpers
+from etcdfix.examine.first_pass import FirstPass
 from etcdfix.examine.one import Examiner, Reading
 from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.doctor import Check
@@ -37,8 +37,8 @@ def came_to(
     held = MemorySource(values, **source)
     reading = Reading(layout=StorageLayout(), configuration=config, run=run or RunOptions())
     examiner = Examiner.of(reading)
-    helpers = Helpers(examiner, reading, held, jobs) if jobs > 1 else None
-    summary, ending = count_keys(held, examiner, reading, no_progress, helpers)
+    first_pass = FirstPass(examiner, reading, held, jobs) if jobs > 1 else None
+    summary, ending = count_keys(held, examiner, reading, no_progress, first_pass)
     checks = [
         *check_source(held, reading, summary, ending), *check_keys(summary, no_encryption=no_encryption)
     ]  # fmt: skip
@@ -140,7 +140,7 @@ def test_where_an_encryption_key_may_be_lost_no_api_server_is_restarted() -> Non
 @pytest.mark.parametrize("jobs", [2, 3, 8])
 @pytest.mark.parametrize("config", [CONFIG, None])
 def test_any_number_of_processes_says_the_same(jobs: int, config: Any, monkeypatch: Patch) -> None:
-    monkeypatch.setattr("etcdfix.examine.jobs.WorkerPool", PoolHere)
+    monkeypatch.setattr("etcdfix.examine.first_pass.WorkerPool", PoolHere)
     monkeypatch.setattr("etcdfix.sources.pages.PAGE_VALUES", 3)
     values = {**secrets(20), **secrets(9, b"9" * 16), **secrets(9, b"8" * 16, "other"), "/elsewhere": b"1"}
     one = came_to(values, config=config)

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.examine.workers.jobs import resolve_jobs
+from etcdfix.examine.workers import room_for_jobs
 
 GB = 10**9
-LARGE = 500_000_000
 
 
 @pytest.fixture
@@ -28,30 +27,7 @@ def put(system: Path, name: str, text: str) -> None:
 
 
 def auto(system: Path, *, etcd_here: bool = False) -> int:
-    return resolve_jobs("auto", keys=200_000, size_bytes=LARGE, etcd_here=etcd_here, system=system)
-
-
-@pytest.mark.parametrize("word", [1, 2, 64])
-def test_a_number_is_taken_as_it_is(word: int, tmp_path: Path) -> None:
-    assert resolve_jobs(word, keys=1, size_bytes=1, etcd_here=True, system=tmp_path) == word
-
-
-@pytest.mark.parametrize(
-    ("keys", "size_bytes", "jobs"),
-    [
-        (49_999, LARGE, 1),
-        (50_000, LARGE, 16),
-        (50_000, 99_999_999, 1),
-        (50_000, 100_000_000, 16),
-        (None, 100_000_000, 16),
-        (None, 99_999_999, 1),
-        (50_000, None, 16),
-        (49_999, None, 1),
-        (None, None, 1),
-    ],
-)
-def test_what_is_small_needs_one(system: Path, keys: int | None, size_bytes: int | None, jobs: int) -> None:
-    assert resolve_jobs("auto", keys=keys, size_bytes=size_bytes, etcd_here=False, system=system) == jobs
+    return room_for_jobs(etcd_here=etcd_here, system=system)
 
 
 def test_a_running_etcd_keeps_half_of_the_cores(system: Path, monkeypatch: pytest.MonkeyPatch) -> None:

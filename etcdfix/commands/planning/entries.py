@@ -30,9 +30,7 @@ from etcdfix.graph.assess import assess
 from etcdfix.graph.contents import ContentReader
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import Action, Assessment
-from etcdfix.graph.recreation import MAKERS, TOKEN_TYPE, Recreation, shown, who_recreates
-from etcdfix.graph.users import by_role
-from etcdfix.graph.uses import Role
+from etcdfix.graph.recreation import shown, who_recreates
 from etcdfix.model.model import Outcome, ReadableRevision
 from etcdfix.model.providers import IDENTITY
 from etcdfix.model.rules import Rule, acceptance
@@ -132,7 +130,7 @@ class EntryWriter(msgspec.Struct, frozen=True):
             cause=cause.value if cause is not None else "",
             transformer=found.transformer,
             kms_key_id_sha256=found.kms_key_id_sha256,
-            what=what_it_is(assessment, recreation),
+            what=what_it_is(assessment),
             users=len({user.object for user in assessment.users}),
             cascade=assessment.dependents.counts[Action.CASCADE_DELETED],
             recreated_by=maker.name,
@@ -221,48 +219,13 @@ def advice_on(found: Examination, doubts: frozenset[KeyDoubt], run: RunOptions) 
     return ""
 
 
-# Way of use -> the Secret's likely type.
-_KINDS_OF_USE: Final[dict[Role, str]] = {
-    Role.INGRESS_TLS: "TLS certificate",
-    Role.IMAGE_PULL: "pull secret",
-    **dict.fromkeys((
-        Role.CONTROLLER_PUBLISH, Role.NODE_STAGE, Role.NODE_PUBLISH, Role.CONTROLLER_EXPAND,
-        Role.NODE_EXPAND, Role.PROVISIONER, Role.PROVISIONER_DELETION, Role.SNAPSHOTTER,
-        Role.SNAPSHOT_DELETION,
-    ), "storage credentials"),
-}  # fmt: skip
-_TYPES: Final = {
-    TOKEN_TYPE: "service-account token",
-    "kubernetes.io/tls": "TLS certificate",
-    "kubernetes.io/dockerconfigjson": "pull secret",
-    "kubernetes.io/dockercfg": "pull secret",
-    "bootstrap.kubernetes.io/token": "bootstrap token",
-    "helm.sh/release.v1": "Helm release",
-}
-
-
-def what_it_is(assessment: Assessment, recreation: Recreation) -> str:
+def what_it_is(assessment: Assessment) -> str:
     """Return what an object is and who uses it, in a clause that is safe for a terminal."""
-    ref = assessment.object
+    ref, kind = assessment.object, assessment.last_known.type if assessment.secret is not None else ""
     objects = sorted({user.object for user in assessment.users}, key=lambda r: (r.resource == "pods", r.key))
     users = ", ".join(f"{shown(user.resource)} {shown(user.name)}" for user in objects[:_NAMED_USERS])
     users = f", used by {users}" if users else ""
     if len(objects) > _NAMED_USERS:
         users += f" and {len(objects) - _NAMED_USERS} more"
-    if assessment.secret is None:
-        return f"{shown(ref.kind or ref.resource or 'a value of no known resource')}{users}"
-    role = next((role for role in by_role(assessment.users) if role in _KINDS_OF_USE), None)
-    kind = assessment.last_known.type
-    if kind:
-        which = _TYPES.get(kind, f"type {shown(kind)}")
-    elif recreation.recreated_by is MAKERS["token-controller"]:
-        which = "service-account token"
-    elif recreation.recreated_by is MAKERS["helm-release"]:
-        which = "Helm release"
-    elif ref.namespace == "kube-system" and ref.name.startswith("bootstrap-token-"):
-        which = "bootstrap token"
-    elif role is not None:
-        which = f"{_KINDS_OF_USE[role]}, by its use"
-    else:
-        which = "type not known"
-    return f"Secret ({which}){users}"
+    what = shown(ref.kind or ref.resource or "a value of no known resource")
+    return f"{what}{f' ({shown(kind)})' if kind else ''}{users}"

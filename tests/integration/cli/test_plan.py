@@ -133,7 +133,7 @@ def test_a_value_that_stood_through_a_compaction_can_be_put_back(registry: Regis
     registry.etcd.compact()
     registry.etcd.put(key, BROKEN)
     (entry,) = planned(registry).entries
-    assert entry.what == "Secret (TLS certificate)"
+    assert entry.what == "Secret (kubernetes.io/tls)"
     assert f" --revision {entry.mod_revision - 1} " in entry.save
     for command in (entry.save, entry.fix):
         ran = registry.run(*shlex.split(command)[1:])

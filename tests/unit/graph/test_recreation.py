@@ -114,7 +114,7 @@ def test_a_token_in_its_accounts_list(cluster: Cluster, tmp_path: Path) -> None:
     assert entry.recreated_by == "service-account token controller"
     assert (entry.recreate_confidence, entry.comes_back) == ("likely", "after-a-step")
     assert "since 1.24" in entry.recreate_how
-    assert entry.what == "Secret (service-account token), used by serviceaccounts robot"
+    assert entry.what == "Secret, used by serviceaccounts robot"
 
 
 # --------------------------------------------------------------------- an earlier revision that can still be read
@@ -135,7 +135,7 @@ def test_the_owner_of_the_last_readable_revision(cluster: Cluster, tmp_path: Pat
     entry = entry_of(cluster, key, tmp_path, before)
     assert summary(entry) == ("cert-manager", "certain", "owned by Certificate site, which is there")
     assert f" --revision {entry.mod_revision - 1} " in entry.save  # up to there it stood
-    assert entry.what == "Secret (TLS certificate)"
+    assert entry.what == "Secret (kubernetes.io/tls)"
 
 
 def of_history(cluster: Cluster, key: str, folder: Path) -> PlanEntry:

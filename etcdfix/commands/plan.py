@@ -40,12 +40,7 @@ def _now() -> datetime:
 
 
 class PlanRequest(Reading, frozen=True, kw_only=True):
-    """Everything that decides what a plan holds.
-
-    Attributes:
-        rescued: Where ``rescue`` saved what API servers hold; None for nothing.
-        plan_file: Where the plan will be, for its commands; "" where it is only shown.
-    """
+    """Everything that decides what a plan holds."""
 
     report: SavedReport
     newest: bool = True

@@ -39,13 +39,7 @@ RescueProgress: TypeAlias = Callable[[Iterable[Target], int], Iterable[Target]]
 
 
 class RescueRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be saved, and where.
-
-    Attributes:
-        words: What the command line named, for the commands that are printed.
-        cluster: That the servers must be of; one that is not known is the one of the first that answers.
-        report: That named the objects; None where none did.
-    """
+    """What is to be saved, and where."""
 
     targets: list[Target]
     words: tuple[str, ...]

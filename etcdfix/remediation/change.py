@@ -60,13 +60,7 @@ class Confirmer(Protocol):
 
 
 class ChangeRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What every change needs.
-
-    Attributes:
-        api: Which API servers to ask; None for none.
-        etcd_user: As whom etcd is asked, for the record.
-        rescued: Directory of objects that were saved from API servers; None for none.
-    """
+    """What every change needs."""
 
     reason: str
     accepted: Acceptances = msgspec.field(default_factory=Acceptances)

@@ -41,12 +41,7 @@ _MOST_TOLD: Final = 3
 
 
 class FixRequest(ChangeRequest, frozen=True, kw_only=True):
-    """One copy to put back.
-
-    Attributes:
-        named: The copy of ``--from``; None for the best.
-        other: The etcd key of ``--from key:ETCDKEY``.
-    """
+    """One copy to put back."""
 
     key: bytes
     named: Named | None = None

@@ -11,11 +11,7 @@ from etcdfix.model.errors import EtcdfixError, RemediationRefused, SourceError
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class BackupUnreadable(SourceError):
-    """Raised when a backup file cannot be opened or read.
-
-    Attributes:
-        path: The file.
-    """
+    """Raised when a backup file cannot be opened or read."""
 
     code = "backup-unreadable"
     path: Path
@@ -41,11 +37,7 @@ class MemberListUnusable(RemediationRefused):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class NotDurable(RemediationRefused):
-    """Raised when a file, or one of the files of a backup, is not durable, or did not read back as written.
-
-    Attributes:
-        path: The file or directory.
-    """
+    """Raised when a file, or one of the files of a backup, is not durable, or did not read back as written."""
 
     code = "not-durable"
     path: Path
@@ -59,11 +51,7 @@ class UnsafePlace(NotDurable):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class AuditError(EtcdfixError):
-    """Raised when a record cannot be made durable; so nothing is done.
-
-    Attributes:
-        path: The log.
-    """
+    """Raised when a record cannot be made durable; so nothing is done."""
 
     code = "audit-not-durable"
     exit_code = 4

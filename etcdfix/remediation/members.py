@@ -83,12 +83,7 @@ class MemberCopy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemberSurvey(msgspec.Struct, frozen=True, kw_only=True):
-    """The copies of one key on all voting members, and what they say together.
-
-    Attributes:
-        copies: One per voting member, in the order of the member list.
-        learners: Labels of the members without a vote, which were not asked.
-    """
+    """The copies of one key on all voting members, and what they say together."""
 
     reading: KeyReading
     copies: tuple[MemberCopy, ...]

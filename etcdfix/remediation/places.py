@@ -29,13 +29,7 @@ from etcdfix.text.commands import RunOptions
 
 
 class RecordPaths(msgspec.Struct, frozen=True):
-    """Where backups and the audit log go.
-
-    Attributes:
-        backup_directories: All must take the backup; empty for the default.
-        audit_log: None for the default.
-        syslog: Where each new head of the audit log is sent; None for nowhere.
-    """
+    """Where backups and the audit log go."""
 
     backup_directories: tuple[Path, ...] = ()
     audit_log: Path | None = None

@@ -83,11 +83,7 @@ def leaving_out(key: bytes) -> list[str]:
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """One object to which something is to be done.
-
-    Attributes:
-        declared: The declaration that speaks of its encryption key; "" for none.
-    """
+    """One object to which something is to be done."""
 
     entry: PlanEntry
     decision: Decision
@@ -108,11 +104,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plan comes to for one run.
-
-    Attributes:
-        left_alone: To how many nothing is to be done.
-    """
+    """What a plan comes to for one run."""
 
     tasks: tuple[Task, ...]
     done: int

@@ -48,12 +48,7 @@ _NAMED_USERS: Final = 2
 
 
 class Saved:
-    """What ``rescue`` saved of the objects of a cluster.
-
-    Args:
-        objects: By etcd key, the newest first.
-        uid: Of the cluster; None where it cannot be read.
-    """
+    """What ``rescue`` saved of the objects of a cluster."""
 
     def __init__(self, objects: Mapping[bytes, Sequence[SavedObject]], uid: str | None) -> None:
         self._objects, self._uid = objects, uid

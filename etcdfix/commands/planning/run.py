@@ -90,13 +90,7 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, kw_only=True):
-    """A run over a plan, as far as it has come.
-
-    Attributes:
-        request: What was asked for; None where it did not come that far, as with the next two.
-        digest: Of the plan with its decisions.
-        at: The object that is, or was last, looked at.
-    """
+    """A run over a plan, as far as it has come."""
 
     plan_file: Path
     dry_run: bool

@@ -178,14 +178,7 @@ def outcome_of(
 def next_steps(
     words: Sequence[str], objects: Mapping[bytes, RescuedObject], directory: str, *, all_asked: bool
 ) -> Iterator[Remedy]:
-    """Yield what to do next.
-
-    Args:
-        words: Of the command line: what was to be saved.
-        objects: By etcd key.
-        directory: Where they are saved.
-        all_asked: Every server that was found could be asked.
-    """
+    """Yield what to do next."""
     of_report = words[0] == "--from-report"
     not_said = any(one.state in {Rescued.NOT_ASKED, Rescued.REFUSED} for one in objects.values())
     older = any(one.fit is Fit.OLDER for one in objects.values())

@@ -41,12 +41,7 @@ def parse_address(text: str) -> str | tuple[str, int]:
 
 
 class Syslog(msgspec.Struct):
-    """A syslog that the head of the audit log is sent to, by all logs of one command.
-
-    Attributes:
-        address: As :func:`parse_address` reads it.
-        warning: That it did not take a head, which is the newest such; "" for none.
-    """
+    """A syslog that the head of the audit log is sent to, by all logs of one command."""
 
     address: str
     warning: str = ""

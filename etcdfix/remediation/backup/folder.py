@@ -353,13 +353,7 @@ def with_records(places: Places, records: RecordPaths, identity: ClusterIdentity
 
 
 class SavedBackups:
-    """The backups of some directories and files; :class:`~etcdfix.copies.backups.BackupRows`.
-
-    Args:
-        records: The directories, and the audit log that knows the backups.
-        files: Backups that a person names.
-        named_alone: Look into no directory.
-    """
+    """The backups of some directories and files; :class:`~etcdfix.copies.backups.BackupRows`."""
 
     def __init__(
         self, records: RecordPaths, files: Sequence[Path] = (), *, named_alone: bool = False

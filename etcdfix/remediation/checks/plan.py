@@ -26,12 +26,7 @@ MOST_AGE_OF_A_RUN: Final = timedelta(hours=24)
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of a plan that is held against what stands in etcd now.
-
-    Attributes:
-        kube_system_uid: Of the plan's cluster, "" where it could not be read.
-        again: The command that makes a new plan.
-    """
+    """One entry of a plan that is held against what stands in etcd now."""
 
     kube_system_uid: str
     mod_revision: int

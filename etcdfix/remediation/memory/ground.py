@@ -48,17 +48,7 @@ class Kind(NamedTuple):
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
-    """What all objects of a run share; made by :func:`open_ground`.
-
-    Attributes:
-        cluster: Where, read with today's configuration.
-        rescued: Directory to which ``rescue`` saved.
-        copies: What it saved, by etcd key, the newest resourceVersion first.
-        unchecked: Addresses of servers that need not have an answer.
-        warnings: To be shown before anything is asked.
-        kinds: Resources of which everything was looked at.
-        step: Told the name of each step before it is taken.
-    """
+    """What all objects of a run share; made by :func:`open_ground`."""
 
     cluster: Cluster
     identity: ClusterIdentity
@@ -161,11 +151,6 @@ def check_current(source: KineSource, all_servers: AllServers, unchecked: Sequen
     The file is read before the servers are asked and after. What a server finds then lies between the two: below it
     would read another datastore, and above it the file would be a copy that nobody writes any more.
     Raises RefusedByRule or SourceError.
-
-    Args:
-        source: The file as it stood once.
-        all_servers: The API servers.
-        unchecked: Addresses of servers that need not have an answer, where another one has.
     """
     before = _revision(source)
     answers = revision_by_each(all_servers)

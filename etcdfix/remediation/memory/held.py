@@ -48,12 +48,7 @@ class Chosen(NamedTuple):
 
 
 class HeldObject(Facts):
-    """What etcd, API servers and saved copies say of one object.
-
-    Args:
-        ground: What it has in common with others.
-        present: Its key.
-    """
+    """What etcd, API servers and saved copies say of one object."""
 
     def __init__(self, ground: Ground, present: Present) -> None:
         super().__init__(ground.step)

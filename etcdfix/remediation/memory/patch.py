@@ -54,13 +54,6 @@ def patch_from_memory(
 
     Each object has its own checks, backup, record and request; its kind is checked once.
     Raises RemediationRefused, AuditError or SourceError.
-
-    Args:
-        ground: Of :func:`~etcdfix.remediation.memory.ground.open_ground`.
-        request: Of this change.
-        key: Complete etcd key.
-        confirmer: The person, or the script that stands for one.
-        preview: Shows what will be written.
     """
     present = Present(ground.cluster, key, request, alone=True, step=ground.step)
     held, at = HeldObject(ground, present), now_text()

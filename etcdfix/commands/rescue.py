@@ -23,13 +23,13 @@ from etcdfix.apiserver.servers import AllServers, open_all_servers
 from etcdfix.commands.rescuing.objects import Target, next_steps, outcome_of, reads_it, without_any
 from etcdfix.copies.rescued import SavedObject
 from etcdfix.model.errors import EndedEarly, EtcdfixError
-from etcdfix.model.model import ClusterIdentity
+from etcdfix.model.model import ClusterIdentity, GroupResource
 from etcdfix.remediation.errors import NotDurable
 from etcdfix.remediation.places import RecordPaths, disk_warning, lasting_warnings
 from etcdfix.remediation.saved_objects import BATCH, RescueRecord, RescueStore
 from etcdfix.report.model import ReportConfiguration
 from etcdfix.report.origin import TOOL, shown_word, timestamp
-from etcdfix.report.rescue import Rescued, RescuedObject, RescueReport, RescueServer, lacking
+from etcdfix.report.rescue import Rescued, RescuedObject, RescueReport, RescueServer
 from etcdfix.report.saved_report import SavedReport
 from etcdfix.text.commands import RunOptions
 from etcdfix.text.words import counted
@@ -106,12 +106,12 @@ class _Rescue:
         self._began = timestamp()
 
     def look_plainly(self) -> None:
-        """Ask each server for some objects as it reads them from etcd: three of those that fail alike."""
-        alike: dict[tuple[str, ...], list[Target]] = {}
+        """Ask each server for three objects of each resource as it reads them from etcd."""
+        by_resource: dict[GroupResource, list[Target]] = {}
         for target in self._request.targets:
-            alike.setdefault(target.alike, []).append(target)
-        for group in alike.values():
-            for target in {one.key: one for one in (group[0], group[len(group) // 2], group[-1])}.values():
+            by_resource.setdefault(target.resource, []).append(target)
+        for each in by_resource.values():
+            for target in {one.key: one for one in (each[0], each[len(each) // 2], each[-1])}.values():
                 self._look_plainly_for(target)
 
     def _look_plainly_for(self, target: Target) -> None:
@@ -220,7 +220,10 @@ class _Rescue:
             for target in request.targets
         }
         reasons = [ended.reason] if ended is not None else []
-        reasons += [*self._problems, *lacking(by_key.values())]
+        reasons += self._problems
+        lacking = sum(bool(one.lacks()) for one in by_key.values())
+        if lacking:
+            reasons.append(f"{lacking} of {counted(len(by_key), 'object')} not saved as etcd has them")
         if reasons:
             reasons += [f"{one.server} could not be asked: {one.why}" for one in absent]
         if self._unproven:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import ClassVar, Final
 
@@ -180,26 +179,6 @@ class RescueReport(PublishedReport, frozen=True, kw_only=True):
             (name, sum(count[state] for state in Rescued), *(count[state] for state in states))
             for name, count in kinds.items()
         ]
-
-
-_LACKS: Final = {
-    Rescued.NOT_HELD: "not in the memory of any server that could be asked",
-    Rescued.REFUSED: "refused",
-    Rescued.NOT_ASKED: "not asked for to the end: may still be held, run again",
-}
-
-
-def lacking(objects: Iterable[RescuedObject]) -> Iterator[str]:
-    """Yield why not everything is saved as etcd has it, one clause each."""
-    counts: Counter[str] = Counter()
-    missing: Counter[tuple[str, str]] = Counter()
-    for one in objects:
-        counts[one.group_resource] += 1
-        what = "saved in an older state than etcd has" if one.fit is Fit.OLDER else _LACKS.get(one.state)
-        if what is not None:
-            missing[one.group_resource, what] += 1
-    for (name, what), count in missing.items():
-        yield f"{count} of {counted(counts[name], 'object')} of {name} {what}"
 
 
 _KINDS: Final = (

@@ -34,14 +34,12 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         thing: As a request names it; its version is "" where only the server can tell.
         kind: That it must be; "" where only a CRD can tell.
         mod_revision: Of the etcd key; 0 where nothing says it.
-        alike: Values that fail alike have the same.
     """
 
     key: bytes
     thing: APIObject
     kind: str
     mod_revision: int = 0
-    alike: tuple[str, ...] = ()
 
     @property
     def resource(self) -> GroupResource:
@@ -53,8 +51,7 @@ def targets_of_keys(keys: Iterable[bytes], layout: StorageLayout) -> list[Target
     """Return the objects of etcd keys; of their values nothing is known; raises ConfigurationError."""
     found = []
     for key in sorted({*keys}):
-        # Nothing is known of its value, so it is looked at by itself.
-        target = _target(layout, key, alike=(display(key),))
+        target = _target(layout, key)
         if target is None:
             raise ConfigurationError(
                 f"{display(key)} holds no object that a request to an API server can name",
@@ -69,10 +66,8 @@ def targets_in(source: Source, examiner: Examiner, scope: ScopeRequest) -> list[
     targets = []
     for stored in values_in(source, resolved(scope, examiner, source).ranges, []):
         found = examiner.examine(stored)
-        outcome = found.verdict.outcome
-        if _is_wanted(outcome, found.verdict.cause):
-            alike = (outcome, found.transformer, found.rule or "")
-            targets.append(_target(examiner.layout, stored.key, stored.mod_revision, alike))
+        if _is_wanted(found.verdict.outcome, found.verdict.cause):
+            targets.append(_target(examiner.layout, stored.key, stored.mod_revision))
     return _some(targets)
 
 
@@ -80,7 +75,7 @@ def targets_of_report(report: SavedReport) -> list[Target]:
     """Return the unreadable objects of a report; raises ConfigurationError."""
     layout = StorageLayout(report.scope.etcd_prefix)
     return _some(
-        _target(layout, key, value.mod_revision, (value.outcome, value.transformer, value.rule or ""))
+        _target(layout, key, value.mod_revision)
         for key, value in report.findings.items()
         if _is_wanted(value.outcome, value.cause)
     )
@@ -100,9 +95,7 @@ def _some(targets: Iterable[Target | None]) -> list[Target]:
     return [found[key] for key in sorted(found)]
 
 
-def _target(
-    layout: StorageLayout, key: bytes, mod_revision: int = 0, alike: Sequence[str] = ()
-) -> Target | None:
+def _target(layout: StorageLayout, key: bytes, mod_revision: int = 0) -> Target | None:
     """Return the object of an etcd key; None where no request can name one."""
     where = layout.split(key)
     directory = where.directory
@@ -110,10 +103,7 @@ def _target(
     path = api_path(thing.group, thing.version or "v1", thing.resource, thing.namespace, thing.name)
     if directory.codec in NO_OBJECTS or not where.well_formed or not path:
         return None
-    resource = str(directory.group_resource)
-    return Target(
-        key=key, thing=thing, kind=directory.kind, mod_revision=mod_revision, alike=(resource, *alike)
-    )
+    return Target(key=key, thing=thing, kind=directory.kind, mod_revision=mod_revision)
 
 
 # -- what is told

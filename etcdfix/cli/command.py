@@ -1,4 +1,4 @@
-"""What commands and groups of commands are made of: their help pages, their variables, where they are found.
+"""Classes of commands and groups: they write help pages, heed variables, and import commands when called.
 
 A page shows the options of the command; of those that several commands share it has the names alone, which
 ``etcdfix help options`` explains once.
@@ -194,7 +194,7 @@ class LazyGroup(Group):
         return list(self._help)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - same
-        """Import a command; None for one that nobody knows."""
+        """Import a command; return None where the name is unknown."""
         if cmd_name not in self._help:
             return None
         module = importlib.import_module(f"{self._package}.{self._modules.get(cmd_name, cmd_name)}")

@@ -11,7 +11,7 @@ import msgspec
 from etcdfix.cli.command import Group
 from etcdfix.cli.inputs import NOTHING_NAMED
 from etcdfix.cli.keys import wanted_scope
-from etcdfix.cli.look import Look, open_look, record_paths, report_place
+from etcdfix.cli.look import OpenLook, open_look, record_paths, report_place
 from etcdfix.cli.options import (
     FILE,
     audit_log_option,
@@ -62,7 +62,7 @@ def _load(path: Path, name: str) -> EncryptionConfiguration:
     return configuration
 
 
-def _whole_fields(look: Look) -> dict[str, Any]:
+def _whole_fields(look: OpenLook) -> dict[str, Any]:
     """Return the fields of a request that looks at everything, in whichever etcd it is."""
     inputs = look.inputs
     return {

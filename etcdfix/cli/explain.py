@@ -10,7 +10,7 @@ from etcdfix.cli.command import Command
 from etcdfix.cli.keys import is_key, wanted_object
 from etcdfix.cli.look import (
     ExitCode,
-    Look,
+    OpenLook,
     open_look,
     record_paths,
     refuse_unseen,
@@ -91,7 +91,7 @@ def command(*, word: str, history: bool, impact: bool, policy: str | None, **opt
         return look.tell(result.report, result.ended, request.run)
 
 
-def _unknown(look: Look, key: bytes) -> ObjectNotFound:
+def _unknown(look: OpenLook, key: bytes) -> ObjectNotFound:
     at = f" at revision {look.inputs.revision}" if look.inputs.revision else ""
     kept = f"no revision of it{' before that' if at else ''} is kept"
     hint = why_missing(look.source, StorageLayout(look.inputs.etcd_prefix), key)

@@ -24,7 +24,7 @@ from etcdfix.cli.output import require_output, say, say_next
 from etcdfix.commands.get import (
     GetRequest,
     GetResult,
-    Named,
+    NamedObjects,
     Notes,
     record_reveal,
     run_get,
@@ -120,9 +120,9 @@ def _wanted(what: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
         raise ConfigurationError(f"{' '.join(map(shown_word, what))!r} names no objects", hint=_HOW)
     if True in slashes:
         named = [parse_object(part) for word in what for part in split_words(word)]
-        objects = [Named(one.resource, (one.name,)) for one in named]
+        objects = [NamedObjects(one.resource, (one.name,)) for one in named]
     else:
-        objects = [Named(resource, tuple(what[1:])) for resource in split_words(what[0])]
+        objects = [NamedObjects(resource, tuple(what[1:])) for resource in split_words(what[0])]
     return {"objects": tuple(objects), "namespace": namespace, "all_namespaces": options["all_namespaces"]}
 
 

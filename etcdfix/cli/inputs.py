@@ -1,4 +1,4 @@
-"""From options, variables, a manifest and what is found on this machine to what is read, and how."""
+"""Options, variables, a manifest and this machine together say what is read, and how."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a command line names what is meant: an etcd key, as it is or as base64, TYPE/NAME, or a scope of many."""
+"""The words of a command line: an etcd key as it is or as base64, TYPE/NAME, or a scope of many."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def named_key(word: str) -> bytes:
 
 
 def wanted_namespace(options: dict[str, Any], *, key: bool = False) -> str | None:
-    """Return the one namespace that was named for objects, None for none."""
+    """Return the one namespace that was named for objects, or None."""
     everywhere: bool = options["all_namespaces"]
     namespaces: tuple[str, ...] = options["namespaces"]
     source = click.get_current_context().get_parameter_source(

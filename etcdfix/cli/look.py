@@ -1,4 +1,4 @@
-"""What commands that look have alike: everything opened, the report written, its exit code."""
+"""Commands that look share this: it opens everything, writes the report, and maps it to an exit code."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """What a reader's exit code says."""
+    """Exit codes of commands that look."""
 
     NOTHING_WRONG = 0
     FINDINGS = 1
@@ -73,8 +73,8 @@ MEANINGS: dict[ExitCode, str] = {
     ExitCode.INTERRUPTED: "interrupted",
     ExitCode.TERMINATED: "ended by SIGTERM",
 }
-"""Of every command that looks. One that is ended early gives the partial report, where there is one; ``--timeout`` ends
-with 3, and with 5 without any."""
+"""A command that is ended early writes a partial report, where it has one. ``--timeout`` ends it with 3, without any
+report with 5."""
 
 
 def report_exit_code(report: Report, ended: EndedEarly | None) -> int:
@@ -118,7 +118,7 @@ def record_paths(options: dict[str, Any]) -> RecordPaths:
 
 
 def api_access(options: dict[str, Any]) -> APIAccess | None:
-    """Return which API servers to ask, None for none."""
+    """Return the API servers to ask, or None."""
     servers = tuple(parse_server_url(url) for url in options.get("servers", ()))
     if options["kubeconfig"] is not None:
         return APIAccess(options["kubeconfig"], options["context"], servers)
@@ -187,7 +187,7 @@ def report_place(
         say(Note(f"wrote {output_file} ({form}){what}"))
 
 
-class Look(msgspec.Struct, kw_only=True):
+class OpenLook(msgspec.Struct, kw_only=True):
     """Everything that a command which only looks has open."""
 
     inputs: Inputs
@@ -258,7 +258,7 @@ def open_look(
     besides: Sequence[Path | None] = (),
     places: Sequence[Named] = (),
     of_a_plan: bool = False,
-) -> Iterator[Look]:
+) -> Iterator[OpenLook]:
     """Open what is read, where the report goes, and the KMS plugins of the configurations; say what is incomplete.
 
     Args:
@@ -277,7 +277,7 @@ def open_look(
     files = (*read_files(inputs), *besides, *(named.path for named in places))
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(open_source(inputs, say=say))
-        look = Look(
+        look = OpenLook(
             inputs=inputs,
             configuration=configuration,
             source=source,

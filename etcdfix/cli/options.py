@@ -37,7 +37,7 @@ from etcdfix.text.commands import ACKNOWLEDGEMENT
 Decorator = Callable[[Any], Any]
 
 FILE: Final = click.Path(path_type=Path)
-"""What an option for a path takes."""
+"""Type of options that take a path."""
 _TLS_FILE: Final = click.Path(readable=False)
 """The same as text; whether it can be read is seen when it is read."""
 
@@ -98,13 +98,13 @@ live_options = option_group(
                  "command asks the etcd of the one resource that is named. A manifest says it too."),
     _option(_ETCD, "--etcd-prefix", metavar="PREFIX", help="The API server's --etcd-prefix.  [default: /registry]"),
 )  # fmt: skip
-"""Which live etcd, as it is now: all that a command takes which changes something."""
+"""The live etcd in its present state; a command that changes something takes no other source."""
 main_etcd_options = shared(
     _ETCD, "--main-endpoints", metavar="LIST",
     help="Where the resource has an etcd of its own: endpoints of the main one, whose namespace kube-system says "
     "which cluster this is. A manifest names them too.",
 )  # fmt: skip
-"""Of commands that change something, or judge a change: the etcd that names the cluster."""
+"""The etcd that names the cluster, for commands that change something or judge a change."""
 whole_data_options = option_group(
     _option(_DATA, "--snapshot", type=FILE, metavar="FILE",
             help="A snapshot (etcdctl snapshot save) or a copied member/snap/db; gzip is fine."),
@@ -112,7 +112,7 @@ whole_data_options = option_group(
     _option(_DATA, "--revision", type=click.IntRange(min=0), default=0, metavar="N",
             help="Read at this revision instead of the newest."),
 )  # fmt: skip
-"""Where the data of etcd is, for what only reads and needs all of it."""
+"""The data of etcd, for commands that only read and need all of it."""
 etcd_data_options = option_group(
     _option(_DATA, "--salvage", is_flag=True, default=None,
             help="Read every whole page of a broken snapshot. Always incomplete, and never a source for changes."),
@@ -134,9 +134,9 @@ reading_options = option_group(
     _option(_READING, "--kubernetes-version", metavar="X.Y",
             help="Only kinds that this release registers count as known.  [default: every known release]"),
 )  # fmt: skip
-"""How values are to be read."""
+"""Options that say how to read values."""
 etcd_options = option_group(live_options, main_etcd_options, reading_options)
-"""Which etcd a change is made in, and how its values are read."""
+"""The etcd of a change, and how to read its values."""
 
 
 def _parse_jobs(_context: click.Context, _parameter: click.Parameter, text: str) -> Literal["auto"] | int:
@@ -196,7 +196,7 @@ TEXT: Final = "text"
 change_output_option = form_option(
     [TEXT, "json", "yaml"], help_text="Form of the result, a refusal too. The preview goes to standard error."
 )
-"""Of every command that changes something."""
+"""The form option of commands that change something."""
 
 
 def _syslog(context: click.Context, _parameter: click.Parameter, value: str | None) -> Syslog | None:
@@ -229,7 +229,7 @@ syslog_option = shared(
     "cannot be reached stops nothing; a warning says so.",
 )  # fmt: skip
 place_options = option_group(backup_dirs_option, audit_log_option, syslog_option)
-"""Where a change is kept."""
+"""Directories of backups, and the audit log."""
 
 
 def _require_there(option: str, named: Named) -> None:
@@ -289,7 +289,7 @@ access_options = option_group(
     shared(_SERVERS, "--server", "servers", multiple=True, metavar="URL",
            help="Ask this API server too, with the same credentials (may be repeated)."),
 )  # fmt: skip
-"""Which API servers are asked."""
+"""The API servers to ask."""
 rescued_option = shared(
     _SERVERS, "--rescued", type=FILE, metavar="DIR",
     help="Where etcdfix rescue has saved what API servers remember. A deletion ends what they still hold of its kind, "
@@ -298,7 +298,7 @@ rescued_option = shared(
 where_else_options = option_group(
     in_option(), access_options, rescued_option, backup_dirs_option, audit_log_option
 )
-"""Where copies are looked for, our backups among them."""
+"""Places to search for copies, our backups among them."""
 
 
 def _acknowledged(_context: click.Context, _parameter: click.Parameter, given: bool) -> None:
@@ -319,7 +319,7 @@ yes_option = click.option("--yes", is_flag=True, help="Type nothing back (for sc
 change_options = option_group(
     reason_options, yes_option, change_output_option, place_options, access_options, etcd_options
 )
-"""Of every change of one key."""
+"""Options of every change of one key."""
 
 
 class _Digest(click.ParamType[str]):
@@ -345,14 +345,14 @@ expectation_options = option_group(
            help="Refuse unless the stored bytes have this digest; of undo, those to put back. With the digest that the "
                 "change printed, a backup whose audit log is lost or broken is undone by itself."),
 )  # fmt: skip
-"""What is expected of a value."""
+"""Expectations about the stored value."""
 key_lost_option = shared(
     _CHANGE, "--declare-key-lost", "key_lost", default="", metavar="TRANSFORMER[/KEY-ID]",
     help="Say that this key is gone for ever, so that what was written under it may be deleted or replaced.",
 )  # fmt: skip
 
 CLUSTER_RULES: Final = (Rule.NO_API_SERVER, Rule.UNKNOWN_CLUSTER, Rule.UNKNOWN_RELEASE, Rule.UNCHECKED_MEMBER)
-"""What can be accepted of the cluster, by every change that etcdfix writes itself."""
+"""Rules about the cluster that every change can accept which etcdfix writes itself."""
 REPLACING_RULES: Final = (
     Rule.CLUSTER_BREAKING,
     Rule.UNPROVEN_DAMAGE,
@@ -360,9 +360,9 @@ REPLACING_RULES: Final = (
     Rule.MASS_DAMAGE,
     Rule.ONLY_COPY,
 )
-"""What can be accepted of a value that goes, or that another one replaces."""
+"""Rules that can be accepted for a value which a change deletes or replaces."""
 DELETION_RULES: Final = (*REPLACING_RULES, Rule.ENDS_CACHED_READS)
-"""What can be accepted of a value that is deleted."""
+"""Rules that can be accepted for a value which a change deletes."""
 
 
 class _Word(click.ParamType[str]):

@@ -1,4 +1,4 @@
-"""What is said on standard error, and what became of a change: that goes there rather than nowhere.
+"""Standard error, and the outcome of a change, which goes there where standard output takes nothing.
 
 A sentence is said unless it is a :class:`~etcdfix.text.notes.Note` and ``--quiet`` was given.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Habits(msgspec.Struct):
-    """What the command line says of standard error, and of the command itself; its words, as they were typed."""
+    """Settings of one command line: whether it is quiet, whether it changes something, and its words as typed."""
 
     quiet: bool = False
     changing: bool = False
@@ -38,7 +38,7 @@ class Habits(msgspec.Struct):
 
 
 HABITS: Final = Habits()
-"""Of the command that runs."""
+"""The habits of the command that runs."""
 
 
 @contextmanager

@@ -48,7 +48,7 @@ COMMANDS: Commands = {
         "schema": "Print the JSON Schema of a report or of an audit record.",
     },
 }
-"""In each section the least destructive first."""
+"""Each section lists the least destructive command first."""
 
 
 _INCOMPLETE: Final = 3

@@ -23,9 +23,9 @@ from etcdfix.model.scope import KeyRange, ScopeRequest
 from etcdfix.model.storagekey import display
 from etcdfix.remediation.members import survey_members
 from etcdfix.report.compare import (
-    Change,
     ComparedCopy,
     ComparisonReport,
+    DifferenceKind,
     KeyDifference,
     copy_of_key,
     key_difference,
@@ -41,7 +41,7 @@ from etcdfix.text.words import counted
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
 
-_ORDER: Final = {change: number for number, change in enumerate(Change)}
+_ORDER: Final = {change: number for number, change in enumerate(DifferenceKind)}
 _FINE: Final = frozenset({Outcome.READABLE, Outcome.NOT_AN_OBJECT})
 
 
@@ -169,8 +169,8 @@ class Comparison:
         self.copies: list[ComparedCopy] = []
         self.problems: list[str] = []
         self.warnings: list[str] = []
-        self._changes: Counter[Change] = Counter()
-        self._first: dict[Change, bytes] = {}
+        self._changes: Counter[DifferenceKind] = Counter()
+        self._first: dict[DifferenceKind, bytes] = {}
         self._keys = self._unknown = 0
         self._reading, self._scope, self._in_time = reading, scope, in_time
         self._ended: EndedEarly | None = None
@@ -271,19 +271,19 @@ class Comparison:
         return report, self._ended
 
 
-def _in_time(copies: Sequence[StoredValue | None], fine: Sequence[bool]) -> Change:
+def _in_time(copies: Sequence[StoredValue | None], fine: Sequence[bool]) -> DifferenceKind:
     earlier, later = copies
     if earlier is None:
-        return Change.ADDED
+        return DifferenceKind.ADDED
     if later is None:
-        return Change.REMOVED
+        return DifferenceKind.REMOVED
     if fine[0] and not fine[1]:
-        return Change.UNREADABLE_NOW
+        return DifferenceKind.UNREADABLE_NOW
     same = earlier.mod_revision == later.mod_revision
-    return Change.SAME_REVISION_OTHER_BYTES if same else Change.CHANGED
+    return DifferenceKind.SAME_REVISION_OTHER_BYTES if same else DifferenceKind.CHANGED
 
 
-def _among_members(known: Sequence[bool]) -> Change:
+def _among_members(known: Sequence[bool]) -> DifferenceKind:
     if all(known):
-        return Change.READABLE_ON_ALL
-    return Change.READABLE_ON_SOME if any(known) else Change.READABLE_ON_NONE
+        return DifferenceKind.READABLE_ON_ALL
+    return DifferenceKind.READABLE_ON_SOME if any(known) else DifferenceKind.READABLE_ON_NONE

@@ -44,7 +44,7 @@ from etcdfix.model.rules import Rule, acceptance
 from etcdfix.remediation.audit.record import unicode_text
 from etcdfix.remediation.identify import identify
 from etcdfix.remediation.places import RecordPaths, same_disk_warning
-from etcdfix.report.doctor import Check, DoctorReport, State, fail, ok, unknown, warn
+from etcdfix.report.doctor import Check, CheckState, DoctorReport, fail, ok, unknown, warn
 from etcdfix.report.model import ReportSource
 from etcdfix.report.origin import TOOL, shown_configuration, shown_source, shown_word, timestamp
 from etcdfix.sources.base import Source, SourceDescription
@@ -149,7 +149,7 @@ class Doctor:
             raise
         except (EtcdfixError, CallFailed) as exc:
             sure = name == "reach" or (name == "cluster" and isinstance(exc, SourceDenied))
-            found.append(etcd.told_by(exc, _FIRST, State.FAIL if sure else State.UNKNOWN))
+            found.append(etcd.told_by(exc, _FIRST, CheckState.FAIL if sure else CheckState.UNKNOWN))
         for one in found:
             what, step = (unicode_text(fit(text, _LONGEST)) for text in (one.what, one.next_step))
             yield msgspec.structs.replace(one, name=name, what=what, next_step=step)

@@ -39,7 +39,7 @@ DEFAULT_NAMESPACE = "default"
 _MOST_LINES: Final = 20
 
 
-class Named(NamedTuple):
+class NamedObjects(NamedTuple):
     """Objects of one resource, by any word for it (``secrets``, ``deploy``, ``deployments.apps``); no name: all."""
 
     resource: str
@@ -53,7 +53,7 @@ class GetRequest(Reading, frozen=True, kw_only=True):
     """
 
     key: bytes | None = None
-    objects: tuple[Named, ...] = ()
+    objects: tuple[NamedObjects, ...] = ()
     namespace: str | None = None
     all_namespaces: bool = False
     reveal: bool = False
@@ -72,7 +72,7 @@ class GetRequest(Reading, frozen=True, kw_only=True):
 
 
 class GetResult(msgspec.Struct, kw_only=True):
-    """What was shown, and of what was named what is ``missing``.
+    """Counts of what was shown, and the named objects that are ``missing``.
 
     ``undetermined`` also counts what opened and could not be shown. ``empty``: there is none of resources that were
     listed whole, in an etcd that has keys of the API servers.
@@ -97,7 +97,7 @@ def find(
     known = [*request.layout.directories(), *examiner.readers.custom_directories()]
     places = [require_resource(named.resource, known, prefixes_count=False) for named in request.objects]
 
-    def objects(named: Named, place: ResourcePrefix) -> Iterator[StoredValue]:
+    def objects(named: NamedObjects, place: ResourcePrefix) -> Iterator[StoredValue]:
         names = {word_bytes(name): name for name in named.names}
         base = request.layout.directory_prefix(place)
         if place.namespaced is not False and not request.all_namespaces:

@@ -1,4 +1,4 @@
-"""From what a command line names to an open source, its configuration, and what examines its values: for every command.
+"""Every command opens here what its options name: the source, its configuration, the examiner of its values.
 
 What is slow to import, gRPC and ciphers above all, is imported where it is needed.
 """
@@ -88,7 +88,7 @@ class Inputs(msgspec.Struct, frozen=True):
 
     @property
     def etcd_user(self) -> str:
-        """As whom etcd is asked, without the password; "" for nobody in particular."""
+        """The etcd user without the password, or ""."""
         return str(self.connection.get("user") or "").partition(":")[0]
 
     @property
@@ -101,7 +101,7 @@ class Inputs(msgspec.Struct, frozen=True):
         """Return the options that a command in a remedy must repeat; a password is never among them.
 
         Args:
-            api: Which API servers are asked; None for none.
+            api: The API servers that are asked.
             places: Where backups and the audit log go, where the command has options for it.
         """
         salvage = ("--salvage",) if self.salvage else ()

@@ -32,8 +32,8 @@ from etcdfix.text.safetext import key_base64, key_word
 from etcdfix.text.words import counted
 
 
-class Change(StrEnum):
-    """How a key differs, the worst first. The first three are said of members, the others of two points in time."""
+class DifferenceKind(StrEnum):
+    """How a key differs, the worst first. The first three compare members, the others two points in time."""
 
     READABLE_ON_SOME = "readable-on-some"
     READABLE_ON_NONE = "readable-on-none"
@@ -46,14 +46,14 @@ class Change(StrEnum):
 
 
 _MEANINGS: Final[Mapping[str, str]] = {
-    Change.READABLE_ON_SOME: "some members can read it, and others cannot",
-    Change.READABLE_ON_NONE: "no member can read it, and they differ",
-    Change.READABLE_ON_ALL: "every member can read it, and they differ",
-    Change.UNREADABLE_NOW: "the earlier value could be read, and the later one cannot",
-    Change.SAME_REVISION_OTHER_BYTES: "other bytes at the same mod_revision: no write did that",
-    Change.REMOVED: "no longer there",
-    Change.CHANGED: "written since",
-    Change.ADDED: "new",
+    DifferenceKind.READABLE_ON_SOME: "some members can read it, and others cannot",
+    DifferenceKind.READABLE_ON_NONE: "no member can read it, and they differ",
+    DifferenceKind.READABLE_ON_ALL: "every member can read it, and they differ",
+    DifferenceKind.UNREADABLE_NOW: "the earlier value could be read, and the later one cannot",
+    DifferenceKind.SAME_REVISION_OTHER_BYTES: "other bytes at the same mod_revision: no write did that",
+    DifferenceKind.REMOVED: "no longer there",
+    DifferenceKind.CHANGED: "written since",
+    DifferenceKind.ADDED: "new",
 }
 
 
@@ -76,9 +76,9 @@ class ComparedCopy(msgspec.Struct, kw_only=True):
 
 
 class CopyOfKey(msgspec.Struct, frozen=True, kw_only=True):
-    """What one of them holds for a key: ``present``, ``absent``, or ``unknown`` where it could not be read whole.
+    """State of a key in one copy: ``present``, ``absent``, or ``unknown`` where it could not be read whole.
 
-    ``lease`` is lower-case hex, null for none; ``value_sha256`` is ``sha256:<hex>``, "" where it is not present.
+    ``lease`` is lower-case hex, or null; ``value_sha256`` is ``sha256:<hex>``, "" where it is not present.
     """
 
     label: str
@@ -102,7 +102,7 @@ class KeyDifference(msgspec.Struct, frozen=True, kw_only=True):
     resource: str
     namespace: str
     name: str
-    change: Change
+    change: DifferenceKind
     copies: tuple[CopyOfKey, ...]
 
 
@@ -125,7 +125,7 @@ def copy_of_key(label: str, found: Examination | None, *, known: bool) -> CopyOf
     )
 
 
-def key_difference(one: Examination, change: Change, copies: Sequence[CopyOfKey]) -> KeyDifference:
+def key_difference(one: Examination, change: DifferenceKind, copies: Sequence[CopyOfKey]) -> KeyDifference:
     """Return what is published of a key that differs, of which this is any examined copy."""
     key, directory = one.stored.key, one.directory
     return KeyDifference(
@@ -178,7 +178,9 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
                 step = Step("Compare the older revisions that the members keep", history)
         lines, more = stakes(self.incomplete_reasons, notes, first=warned)
         changes = [
-            (self.changes[change], change, _MEANINGS[change]) for change in Change if self.changes.get(change)
+            (self.changes[change], change, _MEANINGS[change])
+            for change in DifferenceKind
+            if self.changes.get(change)
         ]
         first = islice(self.differences, CAP)
         keys = [(one.change, "; ".join(map(_told, one.copies)), one.key) for one in first]
@@ -207,7 +209,7 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
 
     def _status(self) -> Status:
         keys, members = counted(self.keys, "key"), counted(self._asked, "member")
-        what, lost = f"{self.differing} of {keys} differ", self.changes.get(Change.UNREADABLE_NOW, 0)
+        what, lost = f"{self.differing} of {keys} differ", self.changes.get(DifferenceKind.UNREADABLE_NOW, 0)
         if self.differing and self._of_members:
             told = f"MEMBERS DIFFER: {what} on {members}"
         elif lost:
@@ -253,7 +255,7 @@ def _told(copy: CopyOfKey) -> str:
     return f"{copy.label} {copy.outcome}{cause} at {copy.mod_revision}"
 
 
-def member_advice(first: Mapping[Change, bytes], copies: Sequence[ComparedCopy]) -> list[Remedy]:
+def member_advice(first: Mapping[DifferenceKind, bytes], copies: Sequence[ComparedCopy]) -> list[Remedy]:
     """Return what to do where members differ: save every copy, the best one first, and decide by the runbook.
 
     No member is named for replacement: one that missed a write looks the same as one that alone has it.
@@ -269,7 +271,7 @@ def member_advice(first: Mapping[Change, bytes], copies: Sequence[ComparedCopy])
         advice.append(
             Remedy(f"Save a snapshot of {copy.label}{lacks if copy.unreadable_here else ''}.", save)
         )
-    if none := first.get(Change.READABLE_ON_NONE):
+    if none := first.get(DifferenceKind.READABLE_ON_NONE):
         advice.append(Remedy("Some keys can be read on no member: find out why.", scan(key_word(none))))
     note = (
         "docs/runbooks/members-disagree.md: look at the mod_revision of each copy before a member is replaced"
@@ -277,17 +279,17 @@ def member_advice(first: Mapping[Change, bytes], copies: Sequence[ComparedCopy])
     return [*advice, Remedy("Then go on as the runbook says.", NO_COMMAND, note)]
 
 
-def time_advice(first: Mapping[Change, bytes], earlier: str, *, live: bool) -> list[Remedy]:
+def time_advice(first: Mapping[DifferenceKind, bytes], earlier: str, *, live: bool) -> list[Remedy]:
     """Return what to do about values that cannot be read any more, or were changed behind etcd's back."""
     advice = []
-    if lost := first.get(Change.UNREADABLE_NOW):
+    if lost := first.get(DifferenceKind.UNREADABLE_NOW):
         get = Command(("etcdfix", "get", "--snapshot", earlier, Part.LAYOUT, Part.READING, key_word(lost)))
         why = "Find out why: most often the encryption configuration changed, and nothing is lost."
         advice = [
             Remedy(why, scan(key_word(lost))),
             Remedy("Keep the earlier snapshot: it holds what could be read.", get),
         ]
-    if other := first.get(Change.SAME_REVISION_OTHER_BYTES):
+    if other := first.get(DifferenceKind.SAME_REVISION_OTHER_BYTES):
         what = "Bytes differ at one and the same revision: no write did that. A disk, a copy, or another history."
         members = Command(("etcdfix", "compare", Part.NOW, Part.LAYOUT, Part.READING, key_word(other)))
         advice.append(Remedy(what, members if live else NO_COMMAND))

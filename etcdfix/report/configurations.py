@@ -16,7 +16,7 @@ from etcdfix.report.model import PublishedReport, ReportConfiguration, about
 from etcdfix.text.words import counted
 
 LEVELS: Final = ("error", "warning", "advice")
-"""Of findings, the worst first."""
+"""Levels of findings, the worst first."""
 
 
 class RuleKeys(msgspec.Struct, frozen=True):

@@ -16,19 +16,19 @@ from etcdfix.report.document import (
     Column,
     Document,
     Kind,
+    State,
     Status,
     Step,
     Steps,
     Table,
     whole_case,
 )
-from etcdfix.report.document import State as DocumentState
 from etcdfix.report.model import SourcedReport
 from etcdfix.text.commands import Command
 from etcdfix.text.words import counted
 
 
-class State(StrEnum):
+class CheckState(StrEnum):
     """What a check came to."""
 
     OK = "ok"
@@ -37,11 +37,11 @@ class State(StrEnum):
     UNKNOWN = "unknown"
 
 
-WORST_FIRST: Final = (State.FAIL, State.UNKNOWN, State.WARN, State.OK)
+WORST_FIRST: Final = (CheckState.FAIL, CheckState.UNKNOWN, CheckState.WARN, CheckState.OK)
 _MOST_STEPS: Final = 2
 """Steps of further failures in the text form."""
-_STATES: Final = {State.FAIL: DocumentState.FINDINGS, State.UNKNOWN: DocumentState.INCOMPLETE}
-_CASES: Final = {State.FAIL: CaseState.FAILED, State.UNKNOWN: CaseState.ERROR}
+_STATES: Final = {CheckState.FAIL: State.FINDINGS, CheckState.UNKNOWN: State.INCOMPLETE}
+_CASES: Final = {CheckState.FAIL: CaseState.FAILED, CheckState.UNKNOWN: CaseState.ERROR}
 
 
 class Check(msgspec.Struct, frozen=True):
@@ -54,13 +54,13 @@ class Check(msgspec.Struct, frozen=True):
     """
 
     name: str
-    state: State
+    state: CheckState
     what: str
     next_step: str = ""
     command: Command = msgspec.field(default_factory=Command)
 
 
-ok, warn, fail, unknown = (partial(Check, "", state) for state in State)
+ok, warn, fail, unknown = (partial(Check, "", state) for state in CheckState)
 """Each makes a check in one state, which gets its name from the list of checks; all but ``ok`` say what to do next."""
 
 
@@ -81,8 +81,9 @@ class DoctorReport(SourcedReport, frozen=True, kw_only=True):
     def document(self) -> Document:
         """Return the counts, what to do where something failed, and every check, the worst first."""
         counts = Counter(check.state for check in self.checks)
-        told = f"{counted(len(self.checks), 'check')}: {counts[State.FAIL]} failed, {counts[State.UNKNOWN]} could not "
-        told += f"be told, {counted(counts[State.WARN], 'warning')}, {counts[State.OK]} ok"
+        failed, untold, warned, fine = (counts[state] for state in WORST_FIRST)
+        told = f"{counted(len(self.checks), 'check')}: {failed} failed, {untold} could not be told, "
+        told += f"{counted(warned, 'warning')}, {fine} ok"
         if self.ended is not None:
             told += f" ({self.ended} before the end)"
         checks = sorted(self.checks, key=lambda check: WORST_FIRST.index(check.state))
@@ -92,19 +93,19 @@ class DoctorReport(SourcedReport, frozen=True, kw_only=True):
         ]
         steps = {Step(f"{check.name}: {check.next_step}", check.command): check.state for check in checks}
         first, *others = steps
-        also = [step for step in others if steps[step] is State.FAIL]
+        also = [step for step in others if steps[step] is CheckState.FAIL]
         return Document(
-            status=Status(_STATES.get(worst, DocumentState.OK), told),
+            status=Status(_STATES.get(worst, State.OK), told),
             about=self.about(),
             stakes=[self.do_not_restart] if self.do_not_restart else [],
-            next=None if worst is State.OK else first,
+            next=None if worst is CheckState.OK else first,
             sections=[
                 *([Steps(title="What else failed", steps=also, brief=_MOST_STEPS)] if also else []),
                 Table(
                     columns=_COLUMNS,
                     rows=rows,
                     noun="check",
-                    brief=min(4 if also else 8, len(rows) - counts[State.OK]) or 8,
+                    brief=min(4 if also else 8, len(rows) - counts[CheckState.OK]) or 8,
                 ),
             ],
         )

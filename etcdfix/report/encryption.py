@@ -41,8 +41,8 @@ class EncryptionKey(msgspec.Struct, kw_only=True):
 
     Attributes:
         transformer: ``aescbc/v1/key1``, ``kms/v2/prov``, ``identity``; "" for an envelope that nobody knows.
-        resources: Of the rule, empty for none.
-        key_fingerprint: Of the key's bytes; null under KMS, for identity, and for a key that is not configured.
+        resources: Resources of its rule; empty where it has none.
+        key_fingerprint: Fingerprint of its bytes; null under KMS, for identity, and where the key is not configured.
         kms_key_id_sha256: Digest of the KMS v2 key id; null where there is none.
     """
 
@@ -75,7 +75,7 @@ def key_fields(name: KeyName) -> dict[str, Any]:
 
 
 class LookReport(SourcedReport, frozen=True, kw_only=True):
-    """What reports on encryption keys have alike."""
+    """Base of the reports on encryption keys."""
 
     next: Step | None = None
     complete: bool
@@ -109,7 +109,7 @@ class KeyUsage(EncryptionKey, kw_only=True):
 
     Attributes:
         objects: How many values are stored under it now. One that does not open counts under each key of its name.
-        stale: Of these: readable, and to be written again with the write key.
+        stale: How many of these are readable, and not written with the write key.
         kept_revisions: Earlier values under it that etcd still keeps, until it compacts them.
         backups: Values under it in the backups that were named.
         snapshots: Values under it in the other snapshots that were named, earlier values included.
@@ -199,7 +199,7 @@ class ValueChange(EncryptionKey, kw_only=True):
 
     Attributes:
         resource: With its group: ``deployments.apps``.
-        cause: Of the verdict under the new configuration; null where they would be readable.
+        cause: Cause under the new configuration; null where they would be readable.
         examples: The first etcd keys, at most five.
     """
 
@@ -323,7 +323,7 @@ class FindingGroup(EncryptionKey, kw_only=True):
 
     Attributes:
         opened: So many are opened by at least one candidate.
-        damaged: Of so many it is proven that they are damaged, with today's configuration: no other key opens these.
+        damaged: So many are proven to be damaged under today's configuration; no other key opens these.
         opened_by: Each candidate that opens some, to how many.
         not_opened: The first etcd keys that none opens, at most five.
         next: What to do first; null where no candidate opens any.
@@ -357,7 +357,7 @@ class EncryptionTryReport(LookReport, frozen=True, kw_only=True):
     Attributes:
         findings: How many values were tried: all that do not open today, within the scope.
         opened: So many are opened by at least one candidate.
-        undetermined_today: Of so many it could not be told whether they open today, or no configuration was given.
+        undetermined_today: So many may open today: it could not be told, or no configuration was given.
     """
 
     kind: str = "EncryptionTryReport"

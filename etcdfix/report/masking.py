@@ -1,4 +1,4 @@
-"""What of a Secret may be shown: decided here and nowhere else.
+"""Masking: this module alone decides what may be shown of a Secret.
 
 Only what is listed here is shown: names, and what the key confirms. Everything else is replaced by a marker that tells
 its size. Nobody may store markers in place of contents: ``<`` is no letter of base64, and since a custom resource or an
@@ -123,7 +123,7 @@ def mask_secrets(
     Args:
         value: The object; changed.
         secret: It is stored where Secrets are, or may be one, whatever it says of itself.
-        damaged: Of a Secret that does not decode: what its key says. Nothing else is shown.
+        damaged: What the key says of a Secret that does not decode; nothing else is shown.
         cut: JSON that was cut: the API server writes ``data`` before the ``kind`` that would have said what it is.
     """
     masked = 0

@@ -1,4 +1,4 @@
-"""From an examination to what may be shown of the object: the object itself, what is left of it, or nothing."""
+"""Documents of examined values: the object itself, what is left of it, or nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LIST_ENDS: Final = b'],\n    "kind": "List",\n    "metadata": {\n        "resou
 
 
 WRONG: Final = frozenset(Outcome) - {Outcome.READABLE, Outcome.NOT_AN_OBJECT}
-"""Outcomes of which there is something to say."""
+"""Outcomes that need a sentence."""
 
 
 class Form(StrEnum):

@@ -37,8 +37,8 @@ class NodeConfiguration(msgspec.Struct, frozen=True):
     """What the annotation of one Node names.
 
     Attributes:
-        stage: Of a rotation: ``start``, ``prepare``, ``rotate``, ``reencrypt_active``, ``reencrypt_finished``, ….
-        sha256: Of the file; under ``reencrypt_request``, of its keys.
+        stage: Stage of the rotation: ``start``, ``prepare``, ``rotate``, ``reencrypt_active``, ….
+        sha256: Digest of the file; under ``reencrypt_request``, of its keys.
     """
 
     node: str
@@ -56,10 +56,10 @@ class RecoveredConfiguration(Opened, kw_only=True):
 
     Attributes:
         name: What it is called here: ``recovered-1`` is the newest.
-        sha256: Of the file as the server had it, which its Node names; not of the file that is written here.
+        sha256: Digest of the file as the server had it, which its Node names; not of the file that is written here.
         usable: API servers would take it. One that they refuse was never in use; nothing of it is told.
         current: A bootstrap key holds it now.
-        first_mod_revision: Of the oldest value that holds it.
+        first_mod_revision: Revision of the oldest value that holds it.
         stage: In which stage of a rotation the server was, by its own words; "" where it says nothing of this file.
         nodes: The Nodes that say that their servers run with it.
     """
@@ -85,7 +85,7 @@ class EncryptionRecoverReport(LookReport, frozen=True, kw_only=True):
         tried: So many values were tried: all that do not open today, without today's configuration all that are
             encrypted, within the scope; null where there was nothing to try them with, or the values could not be read.
         opened: So many are opened by at least one configuration.
-        groups: Of these values, by encryption key, most first.
+        groups: These values by encryption key, most first.
     """
 
     kind: str = "EncryptionRecoverReport"

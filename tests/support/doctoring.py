@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from etcdfix.report.doctor import Check, State
+from etcdfix.report.doctor import Check, CheckState
 from etcdfix.sources.etcd.endpoints import MemberStatus
 from tests.support.objects import json_object
 
@@ -15,7 +15,7 @@ def states(checks: Iterable[Check]) -> list[str]:
     found = list(checks)
     for check in found:
         assert check.what
-        assert bool(check.next_step) is (check.state is not State.OK), check
+        assert bool(check.next_step) is (check.state is not CheckState.OK), check
     return [check.state.value for check in found]
 
 

@@ -14,7 +14,7 @@ from etcdfix.model.errors import ConfigurationError, EtcdfixError
 from etcdfix.model.side_by_side import run_within
 from etcdfix.model.storagekey import display
 from etcdfix.remediation.members import AlarmKind, name_member, read_alarms
-from etcdfix.report.doctor import Check, State, fail, ok, unknown, warn
+from etcdfix.report.doctor import Check, CheckState, fail, ok, unknown, warn
 from etcdfix.sources.connection import EtcdConnection, transport_warnings
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.endpoints import MemberStatus, parse_endpoint
@@ -54,7 +54,7 @@ _ALARMS: Final = {
 }
 
 
-def told_by(error: EtcdfixError | CallFailed, otherwise: str, state: State = State.FAIL) -> Check:
+def told_by(error: EtcdfixError | CallFailed, otherwise: str, state: CheckState = CheckState.FAIL) -> Check:
     """Return a check in the words of an error; ``otherwise`` is the next step where it has no hint."""
     said = error.failure if isinstance(error, CallFailed) else error
     return Check("", state, said.message, said.hint or otherwise)
@@ -122,7 +122,7 @@ def check_tls(connection: EtcdConnection, now: datetime) -> Iterator[Check]:
         shown.append((f"certificate of the server at {endpoint.text}", answer, renew))
     for what, found, renew in shown:
         if isinstance(found, CallFailed):
-            yield told_by(found, "see what is said of reach", State.UNKNOWN)
+            yield told_by(found, "see what is said of reach", CheckState.UNKNOWN)
         elif isinstance(found, BaseException):
             raise found
         elif not isinstance(found, bytes):

@@ -23,7 +23,7 @@ from etcdfix.remediation.checks.key import misfit, newest_kubelet
 from etcdfix.remediation.durable import open_directory, probe, refuse_foreign_file
 from etcdfix.remediation.errors import NotDurable
 from etcdfix.remediation.places import RecordPaths, lasting_warnings
-from etcdfix.report.doctor import Check, State, fail, ok, unknown, warn
+from etcdfix.report.doctor import Check, CheckState, fail, ok, unknown, warn
 from etcdfix.sources.base import Source
 from etcdfix.text.commands import Command
 from etcdfix.text.words import counted, fit
@@ -108,7 +108,7 @@ def check_audit_log(places: RecordPaths) -> Iterator[Check]:
     path = places.log_path
     checks = [*check_directory(path.parent, named=places.audit_log is not None)]
     yield from checks
-    if any(check.state is State.FAIL for check in checks):
+    if any(check.state is CheckState.FAIL for check in checks):
         return
     if not is_there(path):
         gone = is_there(path.with_name(path.name + HEAD_SUFFIX))

@@ -139,7 +139,7 @@ class _Seen(NamedTuple):
 
 
 def _change(before: _Seen, after: _Seen) -> ConfigurationChange | None:
-    """Return what another configuration does to a value; None for nothing."""
+    """Return what another configuration does to a value, or None where nothing changes."""
     states = before.state, after.state
     if _State.UNKNOWN in states:
         if before.opened and after.opened and before.name[1:] == after.name[1:]:

@@ -15,7 +15,7 @@ import yaml
 
 from etcdfix.cli import get as get_module
 from etcdfix.cli.root import run
-from etcdfix.commands.get import GetRequest, GetResult, Named, Notes, run_get
+from etcdfix.commands.get import GetRequest, GetResult, NamedObjects, Notes, run_get
 from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import StoredValue
@@ -77,7 +77,7 @@ def get(
     request = GetRequest(
         layout=StorageLayout(),
         key=raw,
-        objects=(Named(resource, names),) if resource else (),
+        objects=(NamedObjects(resource, names),) if resource else (),
         configuration=config,
         **more,
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from etcdfix.commands.get import GetRequest, Named, record_reveal
+from etcdfix.commands.get import GetRequest, NamedObjects, record_reveal
 from etcdfix.model.storagekey import StorageLayout
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.errors import UnsafePlace
@@ -22,9 +22,9 @@ def reveal(log: Path, wanted: dict[str, Any]) -> object:
     ("wanted", "namespace", "name"),
     [
         ({"key": b"/registry/secrets/shop/web"}, "shop", "web"),
-        ({"objects": (Named("secret", ("a", "b")),), "namespace": "shop"}, "shop", "a,b"),
-        ({"objects": (Named("Secret"),)}, "default", ""),
-        ({"objects": (Named("secrets"),), "all_namespaces": True}, "", ""),
+        ({"objects": (NamedObjects("secret", ("a", "b")),), "namespace": "shop"}, "shop", "a,b"),
+        ({"objects": (NamedObjects("Secret"),)}, "default", ""),
+        ({"objects": (NamedObjects("secrets"),), "all_namespaces": True}, "", ""),
     ],
 )
 def test_a_reveal_is_a_record_of_its_own(
@@ -45,4 +45,4 @@ def test_a_reveal_is_a_record_of_its_own(
 def test_no_record_no_reveal(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     with pytest.raises(UnsafePlace):
-        reveal(tmp_path / "audit.jsonl", {"objects": (Named("secrets"),)})
+        reveal(tmp_path / "audit.jsonl", {"objects": (NamedObjects("secrets"),)})

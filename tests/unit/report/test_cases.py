@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from etcdfix.report.doctor import Check, DoctorReport, State
+from etcdfix.report.doctor import Check, CheckState, DoctorReport
 from etcdfix.report.document import CaseState
 from etcdfix.report.model import Tool
 from etcdfix.report.render import write
@@ -13,7 +13,7 @@ from tests.support.junit import read_junit
 from tests.support.reports import source
 
 
-def doctor(*states: State, ended: str | None = None) -> DoctorReport:
+def doctor(*states: CheckState, ended: str | None = None) -> DoctorReport:
     return DoctorReport(
         tool=Tool("etcdfix", "1"),
         generated_at="2026-01-02T03:04:05Z",
@@ -26,7 +26,7 @@ def doctor(*states: State, ended: str | None = None) -> DoctorReport:
 
 def test_a_check_that_failed_fails_and_an_unknown_one_is_an_error() -> None:
     stream = io.BytesIO()
-    write(doctor(*State), "junit", stream, RunOptions())
+    write(doctor(*CheckState), "junit", stream, RunOptions())
     found = read_junit(stream.getvalue())
     assert {case.name: case.state for case in found.cases[1:]} == {
         "ok": "passed", "warn": "passed", "fail": "failure", "unknown": "error",
@@ -35,5 +35,5 @@ def test_a_check_that_failed_fails_and_an_unknown_one_is_an_error() -> None:
 
 
 def test_a_look_that_was_ended_is_an_error() -> None:
-    states = [case.state for case in doctor(State.OK, ended="interrupted").cases()]
+    states = [case.state for case in doctor(CheckState.OK, ended="interrupted").cases()]
     assert states == [CaseState.ERROR, CaseState.PASSED]

@@ -8,8 +8,8 @@ from typing import Final, Self
 import msgspec
 
 from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.deletability import protected_reason
 from etcdfix.examine.verdicts.examination import Examination
-from etcdfix.examine.verdicts.protected import protected_reason
 from etcdfix.model.model import (
     ClusterIdentity,
     Confidence,

@@ -25,8 +25,8 @@ from etcdfix.examine.verdicts.plaintext import (
     look_of_failure,
     look_of_object,
     shape_of,
+    unwritable,
 )
-from etcdfix.examine.verdicts.unwritable import unwritable
 from etcdfix.model.errors import DecodeError
 from etcdfix.model.model import DecodedObject, Look, Peek, Plaintext, StoredValue, key_id_digest
 from etcdfix.model.providers import ENCRYPTED_PREFIX, ENCRYPTING, IDENTITY

@@ -14,7 +14,8 @@ import msgspec
 
 from etcdfix.encryption.repairs import Rewrite, cbc_rewrites, prefix_rewrites, rewrites
 from etcdfix.encryption.transformer import ResourceTransformers, TransformFailed
-from etcdfix.examine.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
+from etcdfix.examine.verdicts.catalogue import CURABLE_BY_CONFIGURATION
+from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.examine.verdicts.plaintext import fixed_undos
 from etcdfix.model.model import Outcome, Repair, RepairKind, RepairProof, StoredValue, UndoneDamage

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from etcdfix.examine.verdicts.protected import protected_reason
+from etcdfix.examine.verdicts.deletability import protected_reason
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.kinds import crd_path
 from etcdfix.graph.model import (

@@ -16,9 +16,8 @@ from etcdfix.apiserver.reading import ask_servers
 from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.examine.all import Progress, look_last, no_progress
 from etcdfix.examine.readable_revision import ReadableRevisions
-from etcdfix.examine.verdicts.deletability import FAILED
+from etcdfix.examine.verdicts.deletability import FAILED, protected_reason
 from etcdfix.examine.verdicts.examination import Examination
-from etcdfix.examine.verdicts.protected import protected_reason
 from etcdfix.graph.assess import assess
 from etcdfix.graph.model import Assessment, Risk
 from etcdfix.model.errors import EtcdfixError

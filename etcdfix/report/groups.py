@@ -11,7 +11,8 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.examine.verdicts.causes import CATALOGUE, CURABLE_BY_CONFIGURATION, Cause
+from etcdfix.examine.verdicts.catalogue import CATALOGUE, CURABLE_BY_CONFIGURATION
+from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.severity import Rank
 from etcdfix.model.model import GroupResource, Outcome
 from etcdfix.model.providers import IDENTITY

@@ -20,7 +20,8 @@ from etcdfix.encryption.config_model import EncryptionConfiguration, parse_group
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine.all import Progress, examine_each, no_progress
 from etcdfix.examine.one import Examiner
-from etcdfix.examine.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
+from etcdfix.examine.verdicts.catalogue import CURABLE_BY_CONFIGURATION
+from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.deletability import FAILED, LOST_KEY
 from etcdfix.examine.verdicts.examination import Examination, KeyName
 from etcdfix.model.errors import ConfigurationError, EndedEarly

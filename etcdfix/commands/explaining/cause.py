@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final
 
 import etcdfix
-from etcdfix.examine.verdicts.causes import CATALOGUE, Cause
+from etcdfix.examine.verdicts.catalogue import CATALOGUE
+from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.deletability import deletability_of_cause, risks_of_cause
 from etcdfix.examine.verdicts.server_messages import SERVER_MESSAGES
 from etcdfix.examine.verdicts.severity import severities_of_cause

@@ -15,7 +15,12 @@ from etcdfix.copies.rescued import SavedObject
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.readable_revision import ReadableRevisions
 from etcdfix.examine.verdicts.damage import Damage
-from etcdfix.examine.verdicts.deletability import Deletability, deletability_of, is_repairable
+from etcdfix.examine.verdicts.deletability import (
+    Deletability,
+    deletability_of,
+    is_repairable,
+    protected_reason,
+)
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.examine.verdicts.key_loss import (
     BY_NUMBERS,
@@ -25,7 +30,6 @@ from etcdfix.examine.verdicts.key_loss import (
     KeyDoubt,
     needed_for,
 )
-from etcdfix.examine.verdicts.protected import protected_reason
 from etcdfix.graph.assess import assess
 from etcdfix.graph.contents import ContentReader
 from etcdfix.graph.index import ImpactIndex

@@ -5,12 +5,13 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from etcdfix.examine.verdicts.causes import CATALOGUE, CURABLE_BY_CONFIGURATION, Cause
+from etcdfix.examine.verdicts.catalogue import CATALOGUE, CURABLE_BY_CONFIGURATION
+from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.contents import MAY_BE_WHOLE, MAYBE_NEWER
 from etcdfix.examine.verdicts.damage import Damage
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.examine.verdicts.judge import Verdict
-from etcdfix.model.model import Outcome, RepairKind
+from etcdfix.model.model import GroupResource, Outcome, RepairKind
 from etcdfix.model.providers import IDENTITY
 from etcdfix.model.rules import Rule
 
@@ -179,3 +180,27 @@ def key_may_be_lost(found: Examination) -> bool:
     return found.transformer not in {IDENTITY, ""} and not (
         verdict.fitting_key or verdict.key_proven or verdict.not_asked or verdict.two_writers
     )
+
+
+_PROTECTED: Final = frozenset(
+    {
+        ("", "namespaces"),
+        ("", "nodes"),
+        ("", "persistentvolumes"),
+        ("", "persistentvolumeclaims"),
+        ("apiextensions.k8s.io", "customresourcedefinitions"),
+        ("apiregistration.k8s.io", "apiservices"),
+        ("flowcontrol.apiserver.k8s.io", "flowschemas"),
+        ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations"),
+    }
+)
+_PROTECTED_GROUPS: Final = frozenset({"rbac.authorization.k8s.io"})
+
+
+def protected_reason(resource: GroupResource, namespace: str) -> str:
+    """Say why everybody needs this object, whatever else is known of it; "" where that is not so."""
+    if resource in _PROTECTED or resource.group in _PROTECTED_GROUPS:
+        return f"{resource} are what the cluster depends on"
+    if namespace == "kube-system":
+        return "everything in kube-system may be part of the control plane"
+    return ""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from etcdfix.examine.verdicts.causes import CURABLE_BY_CONFIGURATION, Cause
+from etcdfix.examine.verdicts.catalogue import CURABLE_BY_CONFIGURATION
+from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.contents import (
     ALMOST_ENVELOPED,
     empty_ruling,

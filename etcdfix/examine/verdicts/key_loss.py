@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.examine.verdicts.causes import CURABLE_BY_CONFIGURATION
+from etcdfix.examine.verdicts.catalogue import CURABLE_BY_CONFIGURATION
 from etcdfix.examine.verdicts.deletability import (
     FAILED,
     Deletability,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from typing import Final
 
 from etcdfix.decoding.errors import CBORMalformed, ConversionFailed, KindUnknown, ProtobufMalformed
+from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.observation import DecodeFailure, DecodeFailureKind, PlaintextShape
 from etcdfix.examine.verdicts.whole_inside import (
     CBOR_TAG,
@@ -20,7 +22,7 @@ from etcdfix.examine.verdicts.whole_inside import (
 from etcdfix.golang.errors import JSONMalformed
 from etcdfix.golang.goquote import withheld
 from etcdfix.model.errors import DecodeError
-from etcdfix.model.model import DecodedObject, Look, RepairKind
+from etcdfix.model.model import Confidence, DecodedObject, GroupResource, Look, RepairKind
 from etcdfix.model.providers import ENCRYPTED_PREFIX
 from etcdfix.model.storagekey import builtin_directories
 
@@ -340,3 +342,52 @@ def bits_off(data: bytes, expected: bytes) -> int:
     start = data[: len(expected)]
     difference = int.from_bytes(start) ^ int.from_bytes(expected[: len(start)])
     return difference.bit_count() + 8 * (len(expected) - len(start))
+
+
+_NAMESPACE_NAME: Final = re.compile(rb"[a-z0-9-]*")
+_DNS_NAME: Final = re.compile(rb"[a-z0-9.-]*")
+# A segment of a path: RBAC, events, certificate requests and others allow whatever else there is.
+_SEGMENT: Final = re.compile(rb"[^/%]*")
+_API_VERSION: Final = re.compile(r"[a-z0-9./-]*")
+_KIND_NAME: Final = re.compile(r"[A-Za-z0-9-]*")
+# Resources whose names have to be DNS subdomains, and always had to.
+_DNS_RESOURCES: Final = frozenset(
+    {
+        "configmaps", "endpoints", "limitranges", "namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes",
+        "pods", "podtemplates", "replicationcontrollers", "resourcequotas", "secrets", "serviceaccounts", "services",
+    }
+)  # fmt: skip
+_DNS_GROUPS: Final = frozenset(
+    {"apps", "autoscaling", "batch", "coordination.k8s.io", "discovery.k8s.io", "policy"}
+)
+
+
+def unwritable(decoded: DecodedObject, resource: GroupResource, *, custom: bool) -> Confidence | None:
+    """Say how surely no API server can have written an object that decodes whole; None where one can.
+
+    A name that is well-formed and not that of the etcd key proves nothing: the value may belong elsewhere.
+    """
+    named = (
+        custom
+        or resource.group in _DNS_GROUPS
+        or (not resource.group and resource.resource in _DNS_RESOURCES)
+    )
+    name = _DNS_NAME if named else _SEGMENT
+    names_fit = (
+        name.fullmatch(decoded.name or b"")
+        and _is_utf8(decoded.name or b"")
+        and _NAMESPACE_NAME.fullmatch(decoded.namespace or b"")
+    )
+    type_fits = _API_VERSION.fullmatch(decoded.gvk.api_version) and _KIND_NAME.fullmatch(decoded.gvk.kind)
+    wrong = {inconsistency.cause for inconsistency in decoded.inconsistencies}
+    if not (names_fit and type_fits) or Cause.RAW_JSON_INVALID in wrong:
+        return Confidence.CERTAIN
+    return Confidence.LIKELY if Cause.INVALID_UTF8 in wrong else None
+
+
+def _is_utf8(name: bytes) -> bool:
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -14,7 +14,8 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.examine.verdicts.causes import CATALOGUE, CURABLE_BY_CONFIGURATION, Cause
+from etcdfix.examine.verdicts.catalogue import CATALOGUE, CURABLE_BY_CONFIGURATION
+from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.deletability import FAILED, KMS_DOUBTS
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.model.model import GroupResource, Outcome, ServerBehaviour

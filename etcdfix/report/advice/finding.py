@@ -14,10 +14,10 @@ from etcdfix.examine.verdicts.deletability import (
     Deletability,
     deletability_of,
     key_may_be_lost,
+    protected_reason,
     rests_on_others,
 )
 from etcdfix.examine.verdicts.examination import Examination
-from etcdfix.examine.verdicts.protected import protected_reason
 from etcdfix.model.model import GroupResource, Outcome, Repair, RepairKind, ServerBehaviour
 from etcdfix.model.rules import Rule, acceptance
 from etcdfix.model.storagekey import api_path

@@ -9,9 +9,8 @@ from typing import Final
 
 from etcdfix.copies.model import THE_VALUE, Place
 from etcdfix.examine.verdicts.causes import Cause
-from etcdfix.examine.verdicts.deletability import LOST_KEY, risks_of
+from etcdfix.examine.verdicts.deletability import LOST_KEY, protected_reason, risks_of
 from etcdfix.examine.verdicts.examination import Examination
-from etcdfix.examine.verdicts.protected import protected_reason
 from etcdfix.model.providers import facts_of
 from etcdfix.model.rules import Rule
 from etcdfix.report.model import Remedy

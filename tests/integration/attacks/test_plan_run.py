@@ -9,7 +9,7 @@ import pytest
 
 from etcdfix.cli.output import Terminal
 from etcdfix.copies.rescued import INDEX_NAME
-from etcdfix.examine.verdicts.protected import protected_reason
+from etcdfix.examine.verdicts.deletability import protected_reason
 from etcdfix.model.model import GroupResource
 from etcdfix.remediation import present as present_module
 from etcdfix.remediation.members import ActiveAlarm, AlarmKind

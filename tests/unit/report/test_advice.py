@@ -11,7 +11,8 @@ import pytest
 
 from etcdfix.cli.keys import named_key
 from etcdfix.copies.model import Home
-from etcdfix.examine.verdicts.causes import CATALOGUE, Cause
+from etcdfix.examine.verdicts.catalogue import CATALOGUE
+from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.damage import Damage
 from etcdfix.examine.verdicts.deletability import Deletability, deletability_of
 from etcdfix.examine.verdicts.examination import Examination

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.examine.verdicts.causes import CATALOGUE, CURABLE_BY_CONFIGURATION, Cause
+from etcdfix.examine.verdicts.catalogue import CATALOGUE, CURABLE_BY_CONFIGURATION
+from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.deletability import (
     FAILED,
     LOST_KEY,

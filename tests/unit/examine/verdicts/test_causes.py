@@ -6,8 +6,9 @@ import re
 
 import pytest
 
-from etcdfix.examine.verdicts import causes
-from etcdfix.examine.verdicts.causes import CATALOGUE, Cause, CauseInfo
+from etcdfix.examine.verdicts import catalogue
+from etcdfix.examine.verdicts.catalogue import CATALOGUE, CauseInfo
+from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.model.model import Outcome
 
 # Causes that the product's contract says a change of the configuration can cure, those of a lost key among them.
@@ -19,7 +20,7 @@ CURABLE = {
 
 
 def test_every_cause_is_in_the_catalogue_once() -> None:
-    listed = [info.cause for info in causes._CATALOGUE]
+    listed = [info.cause for info in catalogue._CATALOGUE]
     assert sorted(listed) == sorted(Cause)
     assert set(CATALOGUE) == set(Cause)
 
@@ -48,7 +49,7 @@ def test_titles_tell_causes_apart() -> None:
 
 def test_causes_that_the_configuration_cures() -> None:
     assert {c.value for c, info in CATALOGUE.items() if info.curable_by_configuration} == CURABLE
-    assert {c.value for c in causes.CURABLE_BY_CONFIGURATION} == CURABLE
+    assert {c.value for c in catalogue.CURABLE_BY_CONFIGURATION} == CURABLE
 
 
 @pytest.mark.parametrize("info", CATALOGUE.values(), ids=lambda i: i.cause)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from etcdfix.examine.verdicts.causes import CATALOGUE, Cause
+from etcdfix.examine.verdicts.catalogue import CATALOGUE
+from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.damage import Damage, is_right_key, peek_evidence, rule_on
 from etcdfix.examine.verdicts.observation import Covered, Neighbours, Observation, OwnKey
 from etcdfix.model.model import Confidence, Evidence, Look, Peek, PeekState, Undone, UndoneDamage

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from etcdfix.examine.verdicts.causes import CATALOGUE, Cause
+from etcdfix.examine.verdicts.catalogue import CATALOGUE
+from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.damage import Damage, is_right_key
 from etcdfix.examine.verdicts.judge import Verdict, judge
 from etcdfix.examine.verdicts.observation import (

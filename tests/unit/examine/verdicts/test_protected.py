@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.examine.verdicts.protected import protected_reason
+from etcdfix.examine.verdicts.deletability import protected_reason
 from etcdfix.model.storagekey import StorageLayout
 
 LAYOUT = StorageLayout()

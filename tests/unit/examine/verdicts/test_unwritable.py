@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.examine.verdicts.unwritable import unwritable
+from etcdfix.examine.verdicts.plaintext import unwritable
 from etcdfix.model.model import Confidence, DecodedObject, GroupResource, GroupVersionKind, Inconsistency
 
 SECRET = GroupVersionKind("", "v1", "Secret")

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from etcdfix.examine.maybe_newer import SimilarCounts, Similarity
-from etcdfix.examine.verdicts.causes import CATALOGUE, Cause
+from etcdfix.examine.verdicts.catalogue import CATALOGUE
+from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.damage import Damage
 from etcdfix.examine.verdicts.deletability import KMS_DOUBTS, LOST_KEY
 from etcdfix.examine.verdicts.examination import Examination

@@ -27,12 +27,11 @@ from etcdfix.encryption.config_model import (
     rule_name,
 )
 from etcdfix.encryption.envelope import transformer_name
-from etcdfix.encryption.errors import TransformError
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.kms.envelopes import KMSPlugin
 from etcdfix.encryption.kms.transformer import KMSv1Transformer, KMSv2Transformer
 from etcdfix.encryption.providers import cipher_of
-from etcdfix.model.errors import aggregate
+from etcdfix.model.errors import EtcdfixError, aggregate
 from etcdfix.model.model import Attempt, FailureReason, GroupResource, KeyOfRule, Plaintext, TransformFailure
 from etcdfix.model.providers import (
     ENCRYPTED_PREFIX,
@@ -99,8 +98,14 @@ class KMSReader(NamedTuple):
         return self.prefix == other.prefix and self.opener.plugin is other.opener.plugin
 
 
-class TransformFailed(TransformError):
-    """Raised when no configured provider opens a value; ``failure`` says what each of them said."""
+class TransformFailed(EtcdfixError):
+    """Raised when no configured provider opens a value.
+
+    ``message`` is the API server's own wording; ``failure`` says what each provider said.
+    """
+
+    code = "transform-failed"
+    exit_code = 1
 
     def __init__(self, failure: TransformFailure) -> None:
         super().__init__(failure.message or _NOT_ASKED)

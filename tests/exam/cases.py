@@ -17,8 +17,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CBC
 from nacl.bindings import crypto_secretbox
 
-from etcdfix.encryption.errors import KMSRefused
-from etcdfix.encryption.kms.envelopes import WrappedKey
+from etcdfix.encryption.kms.envelopes import Failure, WrappedKey
 from etcdfix.model.model import StoredValue
 from tests.exam import corpus
 from tests.exam.corpus import Identity, Kind
@@ -100,13 +99,13 @@ class Keyring(OneAnswer):
         self._keys = keys
         self._others = others
 
-    def key_of(self, wrapped: WrappedKey) -> bytes:
+    def key_of(self, wrapped: WrappedKey) -> bytes | Failure:
         known = self._keys.get(wrapped.ciphertext)
         if known is not None:
             return known
         if self._others is None:
             text = "rpc error: code = InvalidArgument desc = cannot unwrap"
-            raise KMSRefused(text, status="INVALID_ARGUMENT")
+            return Failure("INVALID_ARGUMENT", text)
         return hashlib.sha256(self._others + wrapped.ciphertext).digest()
 
 

@@ -6,8 +6,7 @@ import base64
 import random
 from typing import Any, Final
 
-from etcdfix.encryption.errors import KMSRefused
-from etcdfix.encryption.kms.envelopes import WrappedKey
+from etcdfix.encryption.kms.envelopes import Failure, WrappedKey
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.model.model import StoredValue
 from tests.exam import corpus
@@ -23,11 +22,11 @@ LOCAL: Final = ("aescbc", "aesgcm", "secretbox")
 class Plugin(OneAnswer):
     """A plugin that opens what it knows, and says something of everything else."""
 
-    def __init__(self, keys: dict[bytes, bytes], otherwise: Exception, *, healthy: bool = True) -> None:
+    def __init__(self, keys: dict[bytes, bytes], otherwise: Failure, *, healthy: bool = True) -> None:
         super().__init__(otherwise, healthy=healthy, write_key_id="key-id-1")
         self._keys = keys
 
-    def key_of(self, wrapped: WrappedKey) -> bytes:
+    def key_of(self, wrapped: WrappedKey) -> bytes | Failure:
         return self._keys[wrapped.ciphertext] if wrapped.ciphertext in self._keys else super().key_of(wrapped)
 
 
@@ -65,7 +64,7 @@ class Ground:
         self.held = [(self.name, self.mine.key)]
         self.elsewhere = [("key1", rng.randbytes(32))]
         self.covered = self.own = self.with_identity = self.given = True
-        self.refusal: Exception = KMSRefused("rpc error: code = InvalidArgument", status="INVALID_ARGUMENT")
+        self.refusal = Failure("INVALID_ARGUMENT", "rpc error: code = InvalidArgument")
         self.knows = True
         self.known: Secrets | None = None
         self.around = rng.random() < 0.6

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from etcdfix.encryption.errors import KMSRefused, KMSUnreachable
+from etcdfix.encryption.kms.envelopes import Failure
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.model.model import StoredValue
 from etcdfix.testing.protobytes import block, entry, number, object_meta, unknown
@@ -189,7 +189,7 @@ def _kms_says(status: str, *, around: bool, knows: bool) -> Callable[[Ground], N
     def change(ground: Ground) -> None:
         code = "".join(word.capitalize() for word in status.split("_"))
         ground.refusal, ground.around, ground.knows = (
-            KMSRefused(f"rpc error: code = {code}", status=status),
+            Failure(status, f"rpc error: code = {code}"),
             around,
             knows,
         )
@@ -198,11 +198,14 @@ def _kms_says(status: str, *, around: bool, knows: bool) -> Callable[[Ground], N
 
 
 def _kms_away(ground: Ground) -> None:
-    ground.refusal, ground.knows = KMSUnreachable("rpc error: code = Unavailable desc = refused"), False
+    ground.refusal, ground.knows = (
+        Failure("UNAVAILABLE", "rpc error: code = Unavailable desc = refused"),
+        False,
+    )
 
 
 def _one_key_gone(ground: Ground) -> None:
-    ground.refusal, ground.around = KMSRefused("rpc error: code = NotFound", status="NOT_FOUND"), False
+    ground.refusal, ground.around = Failure("NOT_FOUND", "rpc error: code = NotFound"), False
     identity = ground.identity._replace(name=f"today-{ground.identity.name[:20]}")
     at = ground.kind.etcd_key(PREFIX, identity)
     today = Secrets(ground.rng.randbytes(32), ground.rng.randbytes(48), "key-id-2")

@@ -16,8 +16,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.config_model import KMSProvider
-from etcdfix.encryption.errors import KMSRefused
-from etcdfix.encryption.kms.envelopes import WrappedKey
+from etcdfix.encryption.kms.envelopes import Failure, WrappedKey
 from etcdfix.encryption.transformer import Transformers, TransformFailed
 from etcdfix.model.model import FailureReason, GroupResource
 from etcdfix.sources.snapshot import SnapshotSource
@@ -41,18 +40,18 @@ class PlayedPlugin(OneAnswer):
         lines = (ALPHA / key_file).read_text().splitlines()
         self._keys = {name: bytes.fromhex(key) for name, key in (line.split() for line in lines)}
 
-    def key_of(self, wrapped: WrappedKey) -> bytes:
+    def key_of(self, wrapped: WrappedKey) -> bytes | Failure:
         key_id, ciphertext, missing = wrapped.key_id, wrapped.ciphertext, f"key {wrapped.key_id} not found"
         if wrapped.api_version == "v1":
             name, _, ciphertext = ciphertext.partition(b":")
             key_id, missing = name.decode(errors="replace"), "key not found"
         if key_id not in self._keys:
-            raise KMSRefused(f"rpc error: code = NotFound desc = {missing}", status="NOT_FOUND")
+            return Failure("NOT_FOUND", f"rpc error: code = NotFound desc = {missing}")
         try:
             return AESGCM(self._keys[key_id]).decrypt(ciphertext[:12], ciphertext[12:], None)
-        except InvalidTag as error:
+        except InvalidTag:
             message = "rpc error: code = InvalidArgument desc = ciphertext rejected"
-            raise KMSRefused(message, status="INVALID_ARGUMENT") from error
+            return Failure("INVALID_ARGUMENT", message)
 
 
 PLUGINS = {"kmsnew": "kms1.keys", "kmsold": "kms2.keys"}

@@ -12,6 +12,7 @@ import pytest
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.keyring import fingerprint
 from etcdfix.encryption.kms.envelopes import (
+    Failure,
     WrappedKey,
 )
 from etcdfix.encryption.kms.transformer import derive_key
@@ -48,7 +49,7 @@ class RecordedPlugin(OneAnswer):
         super().__init__(bytes.fromhex(vector["unwrapped"]), write_key_id=write_key_id)
         self.questions: list[WrappedKey] = []
 
-    def unwrap(self, wrapped: WrappedKey) -> bytes:
+    def unwrap(self, wrapped: WrappedKey) -> bytes | Failure:
         self.questions.append(wrapped)
         return super().unwrap(wrapped)
 

@@ -19,8 +19,7 @@ from etcdfix.decoding.render.typed import Renderer
 from etcdfix.decoding.schema import load_schema
 from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config import load_configuration
-from etcdfix.encryption.errors import TransformError
-from etcdfix.encryption.transformer import Transformers
+from etcdfix.encryption.transformer import Transformers, TransformFailed
 from etcdfix.golang.gojsontext import encode_json, parse_exactly
 from etcdfix.model.errors import DecodeError
 from etcdfix.model.storagekey import StorageCodec, StorageLayout
@@ -170,7 +169,7 @@ def plaintexts(values: dict[bytes, bytes]) -> set[tuple[bytes, bytes]]:
             directory, _ = layout.locate(key)
             try:
                 plain = transformers.for_resource(directory.group_resource).from_storage(value, key)
-            except TransformError:
+            except TransformFailed:
                 continue
             found.add((key, plain.data))
     return found

@@ -8,19 +8,10 @@ from typing import Protocol
 import msgspec
 
 from etcdfix.encryption.keyring import KeyMaterial
-from etcdfix.encryption.kms.envelopes import WrappedKey
+from etcdfix.encryption.kms.envelopes import Failure, WrappedKey
 
 MESSAGE_MAX_SIZE = 1024
 """Bytes of a plugin's text that are kept: a plugin is not trusted, and one line is enough."""
-
-REFUSALS = frozenset(
-    {"FAILED_PRECONDITION", "INVALID_ARGUMENT", "NOT_FOUND", "PERMISSION_DENIED", "UNAUTHENTICATED"}
-)
-"""gRPC codes by which a plugin says no. No other says anything about the value: many plugins answer UNKNOWN or INTERNAL
-to everything, so neither proves anything."""
-
-NO_ANSWER = frozenset({"CANCELLED", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "UNAVAILABLE"})
-"""Codes that mean that nobody looked at the request."""
 
 
 class PluginState(StrEnum):
@@ -51,23 +42,6 @@ class Health(msgspec.Struct, frozen=True):
     message: str = ""
     write_key_id: str = ""
     nobody_listens: bool = False
-
-
-class Failure(msgspec.Struct, frozen=True):
-    """No key: a gRPC code, and the status as Go prints it."""
-
-    status: str
-    message: str
-
-    @property
-    def refused(self) -> bool:
-        """The plugin's no; otherwise it is no answer that counts."""
-        return self.status in REFUSALS
-
-    @property
-    def silent(self) -> bool:
-        """Nobody looked at the request; otherwise the plugin did, and refused or failed."""
-        return self.status in NO_ANSWER
 
 
 Answer = KeyMaterial | Failure

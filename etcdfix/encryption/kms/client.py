@@ -25,12 +25,11 @@ from etcdfix.encryption.config_model import KMSProvider
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.kms.answers import (
     Answer,
-    Failure,
     Health,
     PluginState,
     bounded,
 )
-from etcdfix.encryption.kms.envelopes import KEY_ID_MAX_SIZE, WrappedKey
+from etcdfix.encryption.kms.envelopes import KEY_ID_MAX_SIZE, Failure, WrappedKey
 from etcdfix.golang.goquote import go_quote
 from etcdfix.model.interruptions import interruptions_held
 from etcdfix.wire.descriptors import ReadMethod

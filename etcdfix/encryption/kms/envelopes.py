@@ -22,9 +22,8 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from etcdfix.encryption.errors import KMSError
 from etcdfix.golang.goquote import withheld
-from etcdfix.model.errors import aggregate
+from etcdfix.model.errors import EtcdfixError, aggregate
 from etcdfix.wire.varint import MAX_BYTES, read_varint
 
 KEY_ID_MAX_SIZE = 1024
@@ -48,7 +47,7 @@ _LABEL_MAX_SIZE = 63
 _SUBDOMAIN_MAX_SIZE = 253
 
 
-class KMSEnvelopeInvalid(KMSError):
+class KMSEnvelopeInvalid(EtcdfixError):
     """Raised when the API server would reject the value before asking the plugin; ``message`` is its own.
 
     Attributes:
@@ -107,6 +106,33 @@ class WrappedKey(msgspec.Struct, frozen=True):
         return digest.digest()
 
 
+REFUSALS = frozenset(
+    {"FAILED_PRECONDITION", "INVALID_ARGUMENT", "NOT_FOUND", "PERMISSION_DENIED", "UNAUTHENTICATED"}
+)
+"""gRPC codes by which a plugin says no. No other says anything about the value: many plugins answer UNKNOWN or INTERNAL
+to everything, so neither proves anything."""
+
+NO_ANSWER = frozenset({"CANCELLED", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "UNAVAILABLE"})
+"""Codes that mean that nobody looked at the request."""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """No key: a gRPC code, and the status as Go prints it."""
+
+    status: str
+    message: str
+
+    @property
+    def refused(self) -> bool:
+        """The plugin's no; otherwise it is no answer that counts."""
+        return self.status in REFUSALS
+
+    @property
+    def silent(self) -> bool:
+        """Nobody looked at the request; otherwise the plugin did, and refused or failed."""
+        return self.status in NO_ANSWER
+
+
 class KMSPending(Exception):
     """Raised when the plugin has been asked, or soon will be, and has not answered yet: look again later.
 
@@ -127,12 +153,11 @@ class KMSPlugin(Protocol):
     write_key_id: str
     opened: Counter[str]
 
-    def check(self) -> None:
-        """Ask for Status or Version, unless it has been asked already.
+    def check(self) -> bool:
+        """Ask for Status or Version, unless it has been asked already; return whether it answers as it should.
 
         Raises:
             KMSPending: There is no answer yet.
-            KMSUnreachable: It does not answer, or not as it should.
         """
         ...
 
@@ -140,13 +165,11 @@ class KMSPlugin(Protocol):
         """Remember that this answer opened a value: a control for later, when an answer counts against another."""
         ...
 
-    def unwrap(self, wrapped: WrappedKey) -> bytes:
-        """Return the DEK or DEK seed.
+    def unwrap(self, wrapped: WrappedKey) -> bytes | Failure:
+        """Return the DEK or DEK seed, or why there is none.
 
         Raises:
             KMSPending: There is no answer yet.
-            KMSUnreachable: The plugin could not be asked; nothing is known about the value.
-            KMSRefused: The plugin answered no; ``status`` is the gRPC code, ``message`` the status as Go prints it.
         """
         ...
 

@@ -18,18 +18,16 @@ from collections.abc import Callable
 
 import msgspec
 
-from etcdfix.encryption.errors import KMSRefused, KMSUnreachable
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.kms.answers import (
     Answer,
-    Failure,
     Health,
     PluginClient,
     PluginReport,
     PluginState,
     bounded,
 )
-from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
+from etcdfix.encryption.kms.envelopes import Failure, KMSPending, WrappedKey
 from etcdfix.encryption.kms.pacing import Clock, Outage, PendingAnswer
 from etcdfix.model.interruptions import interruptions_held
 
@@ -106,42 +104,35 @@ class PluginSession:
         self._health = Health(PluginState.NOT_ASKED)
         self._ended: Failure | None = None
 
-    def check(self) -> None:
-        """Ask for Status or Version, unless it has been asked already; wait for it, unless the run defers.
+    def check(self) -> bool:
+        """Say whether the plugin answers Status or Version as it should; wait for it, unless the run defers.
 
         Raises:
             KMSPending: Deferring, and there is no answer yet.
-            KMSUnreachable: The plugin does not answer, or not as it should.
         """
         while True:
             with self._lock:
                 if self._ended is not None or not self._is_probe_due():
-                    if self.healthy and self._outage.pause_until is None:
-                        return
-                    raise KMSUnreachable((self._ended or self._health).message)
+                    return self.healthy and self._outage.pause_until is None
                 pending = self._ask(_HEALTH, None)
             if self._mode.deferring:
                 raise KMSPending(_PENDING)
             pending.wait()
 
-    def unwrap(self, wrapped: WrappedKey) -> bytes:
-        """Return the DEK or DEK seed; wait for it, unless the run defers.
+    def unwrap(self, wrapped: WrappedKey) -> bytes | Failure:
+        """Return the DEK or DEK seed, or why there is none; wait for it, unless the run defers.
+
+        Once the plugin is given up, the failure is the same for every key.
 
         Raises:
             KMSPending: Deferring, and there is no answer yet.
-            KMSUnreachable: No answer now; the same message for every key once the plugin is given up.
-            KMSRefused: The plugin said no.
         """
         final = self._mode.final and not self._mode.deferring
         if final and wrapped.key_id in self._controls:
             answer = self._last_word(wrapped)
         else:
             answer = self._answer(wrapped, afresh=final and self.opened[wrapped.key_id] > 0)
-        if isinstance(answer, KeyMaterial):
-            return answer.expose()
-        if answer.refused:
-            raise KMSRefused(answer.message, status=answer.status)
-        raise KMSUnreachable(answer.message)
+        return answer.expose() if isinstance(answer, KeyMaterial) else answer
 
     def recall(self, wrapped: WrappedKey) -> bytes | None:
         """Return the DEK or DEK seed from memory, None where the plugin would have to be asked, or refused."""

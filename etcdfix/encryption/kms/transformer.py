@@ -21,7 +21,6 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hmac import HMAC
 
 from etcdfix.encryption.cipher import TOO_SHORT_ERROR, Flip
-from etcdfix.encryption.errors import KMSRefused, KMSUnreachable
 from etcdfix.encryption.kms.envelopes import (
     EncryptedObject,
     KMSEnvelopeInvalid,
@@ -409,13 +408,14 @@ def _unwrap(plugin: KMSPlugin | None, wrapped: WrappedKey) -> bytes | Attempt:
         return Attempt(FailureReason.KMS_UNREACHABLE, ())
     # v2 says whose error it is; v1 passes the gRPC status on as it is.
     prefix = "failed to decrypt DEK, error: " if wrapped.api_version == "v2" else ""
-    try:
-        return plugin.unwrap(wrapped)
-    except KMSUnreachable as error:
-        return Attempt(FailureReason.KMS_UNREACHABLE, (f"{prefix}{error.message}",))
-    except KMSRefused as error:
-        fault = Attempt(FailureReason.KMS_REFUSED, (f"{prefix}{error.message}",), kms_status=error.status)
-        return _witnessed(fault, plugin, wrapped.key_id)
+    answer = plugin.unwrap(wrapped)
+    if isinstance(answer, bytes):
+        return answer
+    errors = (f"{prefix}{answer.message}",)
+    if not answer.refused:
+        return Attempt(FailureReason.KMS_UNREACHABLE, errors)
+    fault = Attempt(FailureReason.KMS_REFUSED, errors, kms_status=answer.status)
+    return _witnessed(fault, plugin, wrapped.key_id)
 
 
 def _answers(plugin: KMSPlugin | None, wrapped: WrappedKey) -> bool:
@@ -432,15 +432,10 @@ def _witnessed(fault: Attempt, plugin: KMSPlugin, key_id: str) -> Attempt:
 def _envelope_fault(error: KMSEnvelopeInvalid, plugin: KMSPlugin | None) -> Attempt:
     # Proof, in fact; but while a plugin is away all values of its provider are undetermined, by contract.
     reason = FailureReason.KMS_UNREACHABLE
-    if plugin is not None:
-        try:
-            plugin.check()
-        except KMSUnreachable:
-            pass
-        else:
-            reason = FailureReason.KMS_ENVELOPE_INVALID
-            if error.maybe_newer:
-                reason = FailureReason.KMS_ENVELOPE_UNKNOWN
+    if plugin is not None and plugin.check():
+        reason = FailureReason.KMS_ENVELOPE_INVALID
+        if error.maybe_newer:
+            reason = FailureReason.KMS_ENVELOPE_UNKNOWN
     return Attempt(reason, (error.message,))
 
 

@@ -11,9 +11,8 @@ from urllib.parse import quote
 import pytest
 
 from etcdfix.encryption.cipher import turned
-from etcdfix.encryption.errors import KMSRefused, KMSUnreachable
 from etcdfix.encryption.keyring import fingerprint
-from etcdfix.encryption.kms.envelopes import WrappedKey
+from etcdfix.encryption.kms.envelopes import Failure, WrappedKey
 from etcdfix.encryption.peek import peek
 from etcdfix.encryption.transformer import Transformers, TransformFailed
 from etcdfix.model.model import GroupResource, Look, Peek, PeekState, Undone, UndoneDamage
@@ -232,9 +231,9 @@ class Plugin(OneAnswer):
         super().__init__(b"", write_key_id="key-id-1")
         self.known = {name.encode(): key for name, key in known.items()}
 
-    def key_of(self, wrapped: WrappedKey) -> bytes:
+    def key_of(self, wrapped: WrappedKey) -> bytes | Failure:
         if wrapped.ciphertext not in self.known:
-            raise KMSRefused("no", status="INVALID_ARGUMENT")
+            return Failure("INVALID_ARGUMENT", "no")
         return self.known[wrapped.ciphertext]
 
 
@@ -285,7 +284,9 @@ def test_kms_values(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", BODIES)
-@pytest.mark.parametrize("plugin", [None, OneAnswer(KMSUnreachable("later")), Plugin(), OneAnswer(b"short")])
+@pytest.mark.parametrize(
+    "plugin", [None, OneAnswer(Failure("UNAVAILABLE", "later")), Plugin(), OneAnswer(b"short")]
+)
 def test_kms_without_a_data_key(form: str, plugin: OneAnswer | None) -> None:
     version, data = BODIES[form]
     for cut in (data, data[:-1], data[: len(data) // 2]):

@@ -11,8 +11,7 @@ import pytest
 
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.config_model import KMSProvider
-from etcdfix.encryption.errors import KMSRefused, KMSUnreachable
-from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
+from etcdfix.encryption.kms.envelopes import Failure, KMSPending, WrappedKey
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine import all as examine_all
 from etcdfix.examine import two_passes
@@ -40,7 +39,7 @@ resources:
   - kms: {apiVersion: v2, name: prov, endpoint: "unix:///nowhere"}
   - identity: {}
 """
-Reply = Callable[[WrappedKey], bytes]
+Reply = Callable[[WrappedKey], bytes | Failure]
 
 
 class SlowPlugin:
@@ -58,9 +57,10 @@ class SlowPlugin:
         self.asked: list[bytes] = []
         self._reply = reply
 
-    def check(self) -> None:
+    def check(self) -> bool:
         if self.deferring:
             raise KMSPending
+        return True
 
     def add_control(self, wrapped: WrappedKey, key: bytes) -> None:
         pass
@@ -80,7 +80,7 @@ class SlowPlugin:
     def recall(self, wrapped: WrappedKey) -> bytes | None:
         return None
 
-    def unwrap(self, wrapped: WrappedKey) -> bytes:
+    def unwrap(self, wrapped: WrappedKey) -> bytes | Failure:
         self.asked.append(wrapped.ciphertext)
         if self.deferring and wrapped.ciphertext not in self.known:
             raise KMSPending
@@ -142,9 +142,9 @@ def test_an_answer_that_is_there_is_used_at_once() -> None:
 
 
 def test_a_control_that_comes_later_still_counts() -> None:
-    def reply(wrapped: WrappedKey) -> bytes:
+    def reply(wrapped: WrappedKey) -> bytes | Failure:
         if wrapped.ciphertext == b"bad":
-            raise KMSRefused("rejected", status="INVALID_ARGUMENT")
+            return Failure("INVALID_ARGUMENT", "rejected")
         return SEED
 
     plugin = SlowPlugin(reply)
@@ -166,13 +166,10 @@ def test_a_value_that_fails_is_not_its_own_control() -> None:
 
 
 def test_what_was_unreachable_a_moment_ago_is_asked_once_more() -> None:
-    answers: list[bytes | Exception] = [KMSUnreachable("away"), SEED]
+    answers: list[bytes | Failure] = [Failure("UNAVAILABLE", "away"), SEED]
 
-    def reply(_: WrappedKey) -> bytes:
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+    def reply(_: WrappedKey) -> bytes | Failure:
+        return answers.pop(0)
 
     plugin = SlowPlugin(reply)
     plugin.known.add(b"1")
@@ -182,8 +179,8 @@ def test_what_was_unreachable_a_moment_ago_is_asked_once_more() -> None:
 
 
 def test_unreachable_after_waiting_is_the_last_word() -> None:
-    def reply(_: WrappedKey) -> bytes:
-        raise KMSUnreachable("away")
+    def reply(_: WrappedKey) -> bytes | Failure:
+        return Failure("UNAVAILABLE", "away")
 
     plugin = SlowPlugin(reply)
     with examining(plugin) as run:
@@ -195,12 +192,12 @@ def test_unreachable_after_waiting_is_the_last_word() -> None:
 def test_nothing_is_lost_when_the_wait_is_interrupted() -> None:
     interruptions = [KeyboardInterrupt(), None, KeyboardInterrupt()]
 
-    def reply(wrapped: WrappedKey) -> bytes:
+    def reply(wrapped: WrappedKey) -> bytes | Failure:
         interruption = interruptions.pop(0) if interruptions else None
         if interruption is not None:
             raise interruption
         if wrapped.ciphertext == b"bad":
-            raise KMSRefused("rejected", status="INVALID_ARGUMENT")
+            return Failure("INVALID_ARGUMENT", "rejected")
         return SEED
 
     plugin = SlowPlugin(reply)
@@ -237,8 +234,8 @@ def test_what_a_plugin_gives_a_dek_for_is_judged_last(monkeypatch: pytest.Monkey
 
 
 def test_a_plugin_that_was_given_up_is_not_asked_again() -> None:
-    def reply(_: WrappedKey) -> bytes:
-        raise KMSUnreachable("gone")
+    def reply(_: WrappedKey) -> bytes | Failure:
+        return Failure("UNAVAILABLE", "gone")
 
     plugin = SlowPlugin(reply)
     plugin.known.add(b"1")
@@ -305,9 +302,9 @@ def test_what_does_not_open_under_a_local_key_waits_for_the_values_around_it() -
 def test_the_plugins_word_counts_against_a_value_only_between_others() -> None:
     """A key that was replaced behind its key id refuses every old data key, and opens every new one."""
 
-    def reply(wrapped: WrappedKey) -> bytes:
+    def reply(wrapped: WrappedKey) -> bytes | Failure:
         if wrapped.ciphertext == b"bad":
-            raise KMSRefused("rejected", status="INVALID_ARGUMENT")
+            return Failure("INVALID_ARGUMENT", "rejected")
         return SEED
 
     def at(mod_revision: int, name: str, source: bytes) -> StoredValue:

@@ -8,8 +8,7 @@ import random
 import pytest
 
 from etcdfix.encryption.config_model import EncryptionConfiguration
-from etcdfix.encryption.errors import TransformError
-from etcdfix.encryption.transformer import ResourceTransformers, Transformers
+from etcdfix.encryption.transformer import ResourceTransformers, Transformers, TransformFailed
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.damage import Damage
@@ -118,7 +117,7 @@ def test_padding_that_fits_by_chance_under_an_earlier_key_of_the_name_proves_not
 def opens(rule: ResourceTransformers, value: bytes) -> bool:
     try:
         rule.from_storage(value, SECRET_KEY.encode())
-    except TransformError:
+    except TransformFailed:
         return False
     return True
 

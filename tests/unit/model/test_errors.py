@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from etcdfix.encryption.errors import TransformError
+from etcdfix.encryption.transformer import TransformFailed
 from etcdfix.model import errors
 from etcdfix.model.errors import EtcdfixError
 from etcdfix.remediation.errors import (
@@ -34,7 +34,7 @@ TREE = list(descendants(EtcdfixError))
     [
         (errors.ConfigurationError, 2),
         (errors.SourceError, 5),
-        (TransformError, 1),
+        (TransformFailed, 1),
         (errors.DecodeError, 1),
         (errors.RemediationRefused, 4),
         (AuditError, 4),

@@ -13,16 +13,9 @@ from pathlib import Path
 import pytest
 
 from etcdfix.encryption.keyring import KeyMaterial
-from etcdfix.encryption.kms.answers import (
-    NO_ANSWER,
-    REFUSALS,
-    Answer,
-    Failure,
-    Health,
-    PluginState,
-)
+from etcdfix.encryption.kms.answers import Answer, Health, PluginState
 from etcdfix.encryption.kms.client import MAX_ANSWER_BYTES, KMSClient
-from etcdfix.encryption.kms.envelopes import WrappedKey
+from etcdfix.encryption.kms.envelopes import NO_ANSWER, REFUSALS, Failure, WrappedKey
 from tests.support.fixtures import Captured
 from tests.support.kms_plugin import RAW, KMSPlugin, Refusal, Wrapped, load_keks
 

@@ -4,7 +4,6 @@ import hashlib
 
 import pytest
 
-from etcdfix.encryption.errors import KMSError
 from etcdfix.encryption.kms.envelopes import (
     EncryptedObject,
     KMSEnvelopeInvalid,
@@ -22,7 +21,6 @@ MALFORMED = "proto: cannot parse invalid wire-format data"
 def problem_of_parsing(body: bytes) -> str:
     with pytest.raises(KMSEnvelopeInvalid) as caught:
         parse_encrypted_object(body)
-    assert isinstance(caught.value, KMSError)
     return caught.value.message
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.encryption.errors import KMSRefused, KMSUnreachable
-from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
+from etcdfix.encryption.kms.envelopes import Failure, KMSPending, WrappedKey
 from etcdfix.encryption.kms.transformer import KMSv1Transformer, KMSv2Transformer, _OpenedV1
 from etcdfix.model.model import Attempt, FailureReason, Plaintext, PluginRecord
 from tests.support import encoders
@@ -86,9 +85,9 @@ def test_keys_of_a_wrong_size(dek: bytes, size: int) -> None:
 
 def test_v1_a_damaged_length_is_proven_by_the_one_that_opens() -> None:
     class Strict(OneAnswer):
-        def key_of(self, wrapped: WrappedKey) -> bytes:
+        def key_of(self, wrapped: WrappedKey) -> bytes | Failure:
             if wrapped.ciphertext != b"wrapped":
-                raise KMSRefused("no such key", status="NOT_FOUND")
+                return Failure("NOT_FOUND", "no such key")
             return DEK
 
     plugin = Strict(DEK)
@@ -189,7 +188,7 @@ def test_an_answer_that_is_not_there_yet_goes_on_up() -> None:
         with pytest.raises(KMSPending):
             read(SEEDED, OneAnswer(KMSPending()))
     with pytest.raises(KMSPending):
-        v2(b"", OneAnswer(SEED, unwell=KMSPending()))
+        v2(b"", OneAnswer(SEED, well=KMSPending()))
 
 
 @pytest.mark.parametrize(("write_key_id", "stale"), [("", False), ("key-id-1", False), ("key-id-2", True)])
@@ -238,7 +237,7 @@ LENGTH = "invalid data encountered by envelope transformer: failed to read uint1
     [
         (None, FailureReason.KMS_UNREACHABLE),
         (OneAnswer(DEK), FailureReason.KMS_ENVELOPE_INVALID),
-        (OneAnswer(DEK, unwell=KMSUnreachable("away")), FailureReason.KMS_UNREACHABLE),
+        (OneAnswer(DEK, well=False), FailureReason.KMS_UNREACHABLE),
     ],
 )
 def test_a_broken_envelope_is_known_before_the_plugin_is_asked(

@@ -97,7 +97,7 @@ def scan_exit_code(result: ScanResult, fail_on: Collection[Outcome] = FAILING) -
         return result.ended.exit_code if result.report.summary.keys else result.ended.bare_exit_code
     if result.problems and not result.report.summary.keys:
         return ExitCode.SOURCE
-    if not result.below_prefix or result.nothing_named_exists:
+    if result.nothing is not None:
         return ExitCode.INCOMPLETE if result.problems else ExitCode.SOURCE
     if result.problems or Outcome.UNDETERMINED in counted:
         return ExitCode.INCOMPLETE

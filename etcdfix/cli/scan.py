@@ -14,7 +14,6 @@ from etcdfix.cli.keys import wanted_scope
 from etcdfix.cli.look import ReportPlace, open_look, scan_exit_code
 from etcdfix.cli.options import FILE, look_options, scope_options
 from etcdfix.cli.output import say, say_error, say_incomplete
-from etcdfix.commands.opening import nothing_examined
 from etcdfix.commands.orphans import orphans_report
 from etcdfix.commands.scan import ScanRequest, ScanResult, run_scan
 from etcdfix.commands.scanning.pipeline import FAILING
@@ -116,16 +115,12 @@ def _say_last_words(result: ScanResult, fail_on: Collection[Outcome]) -> None:
     for trouble in plugin_troubles(result.report.summary.kms):
         say(trouble)
     for key in result.denied:
-        say(f"permission denied: the key {key} itself, outside {result.prefix}, was not read")
+        say(f"permission denied: the key {key} itself, outside the storage prefix, was not read")
     keys = result.report.summary.keys
     if not keys and (result.problems or result.ended is not None):
         say("NOTHING WAS EXAMINED")
-    elif not result.below_prefix:
-        at = f" at revision {result.revision}" if result.revision else ""
-        nothing = nothing_examined(f"{result.prefix}{at}", result.suggested_prefixes)
-        say_error(nothing.message, nothing.hint)
-    elif result.nothing_named_exists:
-        say("NOTHING WAS EXAMINED: no key matches the given name (the storage prefix itself holds keys)")
+    elif result.nothing is not None:
+        say_error(result.nothing.message, result.nothing.hint)
     elif not keys:
         say("no key is in this scope (the storage prefix itself holds keys)")
     uncounted = [

@@ -40,7 +40,6 @@ from etcdfix.report.saved_report import (
     problems_of,
     reported,
 )
-from etcdfix.report.scan import lost_midway
 from etcdfix.text.safetext import safe_text
 
 _NOT_COMPARED: Final = frozenset({Outcome.READABLE.value, Outcome.NOT_AN_OBJECT.value})
@@ -200,12 +199,12 @@ def _merged(report: ReportFile, name: str) -> MergedReport:
     if end is None:
         raise msgspec.DecodeError(CUT)
     summary = end.summary
-    reasons = [*end.incomplete_reasons, *contradictions(outcomes, summary)]
+    wrongly = [*contradictions(outcomes, summary)]
+    reasons = [*end.incomplete_reasons, *wrongly]
     wrong, undetermined = sum(getattr(summary, field) for field in COUNTED.values()), summary.undetermined
     if isinstance(summary.new, msgspec.Struct):
         wrong, undetermined = summary.new.findings, summary.new.undetermined
-    unexplained = not (end.complete or reasons)
-    incomplete = unexplained or undetermined or lost_midway(summary, reasons)
+    incomplete = undetermined or wrongly or not end.reached_end or not (end.complete or reasons)
     return MergedReport(
         cluster=source.kube_system_uid or source.path or ", ".join(source.endpoints or []),
         report=name,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from etcdfix.commands.opening import nothing_examined
 from etcdfix.commands.scanning.pipeline import SAMPLE, FindingPipeline
 from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.encryption.envelope import transformer_name
@@ -16,12 +17,12 @@ from etcdfix.examine.all import examine_all, no_progress
 from etcdfix.examine.first_pass import FirstPass, Jobs
 from etcdfix.examine.in_scope import beside, pages_in, resolved, searched_for
 from etcdfix.examine.one import Examiner, Reading
-from etcdfix.model.errors import EndedEarly
+from etcdfix.model.errors import EndedEarly, SourceError
 from etcdfix.model.interruptions import interruptions_held
 from etcdfix.model.model import Outcome
 from etcdfix.model.scope import ScopeRequest
 from etcdfix.model.storagekey import display, likely_prefixes
-from etcdfix.report.advice.whole import awaited_plugins, first_step, plugin_problems, undetermined_problem
+from etcdfix.report.advice.whole import first_step, undecided
 from etcdfix.report.model import KMSPluginSummary, ScanHeader, Summary
 from etcdfix.report.origin import TOOL, shown_configuration, shown_scope, shown_source, shown_word, timestamp
 from etcdfix.report.render import Writer
@@ -54,21 +55,14 @@ class ScanResult(msgspec.Struct, frozen=True, kw_only=True):
         report: The report, without its findings.
         new: Unhealthy and undetermined keys that the baseline does not know, by outcome.
         problems: Why the source could not show everything.
-        revision: The one that was asked for; "" for the newest.
-        below_prefix: Whether any key at all lies below the storage prefix.
-        nothing_named_exists: Keys, key prefixes or namespaces were named, and none of them exists.
-        suggested_prefixes: Where Kubernetes' keys seem to be instead, when none lies below the prefix.
+        nothing: Why no key was seen: none lies below the storage prefix, or nothing that was named exists.
         denied: Keys outside the storage prefix that were named and may not be read.
     """
 
     report: ScanReport
     new: dict[Outcome, int]
     problems: list[str]
-    prefix: str
-    revision: str
-    below_prefix: bool
-    nothing_named_exists: bool
-    suggested_prefixes: list[str]
+    nothing: SourceError | None = None
     ended: EndedEarly | None = None
     denied: list[str] = msgspec.field(default_factory=list)
 
@@ -156,21 +150,26 @@ def run_scan(
         elsewhere=elsewhere,
         prefix=prefix,
     )
-    undetermined = undetermined_problem(summary)
-    reasons = [
+    unread = [
         *problems,
-        *plugin_problems(awaited_plugins(summary)),
         *([f"no key starts with {prefix}"] if not below else []),
         *(["no key matches the given name"] if below and named else []),
         *([f"{ended.reason} before the end"] if ended is not None else []),
-        *([undetermined] if undetermined else []),
     ]
+    reasons = [*unread, *undecided(summary)]
+    nothing = None
+    if not below:
+        at = f" at revision {run.revision}" if run.revision else ""
+        nothing = nothing_examined(f"{prefix}{at}", suggested)
+    elif named:
+        nothing = SourceError("NOTHING WAS EXAMINED: no key matches the given name")
     report = ScanReport(
         **{name: getattr(header, name) for name in header.__struct_fields__},
         findings=[],
         statuses=pipeline.statuses(),
         summary=summary,
         complete=not reasons,
+        reached_end=not unread,
         incomplete_reasons=reasons,
         finished_at=timestamp(),
         interrupted=ended is not None,
@@ -180,11 +179,7 @@ def run_scan(
         report=report,
         new=pipeline.new,
         problems=problems,
-        prefix=prefix,
-        revision=request.run.revision,
-        below_prefix=below,
-        nothing_named_exists=named,
-        suggested_prefixes=suggested,
+        nothing=nothing,
         ended=ended,
         denied=[display(key) for key in denied if key not in within],
     )

@@ -398,14 +398,17 @@ class ScanHeader(SourcedReport, frozen=True, kw_only=True):
 
 
 class ScanEnding(msgspec.Struct, frozen=True, kw_only=True):
-    """What the report of a scan says after its findings. ``interrupted``: a signal ended the scan.
+    """What the report of a scan says after its findings.
 
+    ``reached_end``: all in scope was seen; what nobody could judge makes it incomplete all the same. ``interrupted``: a
+    signal ended the scan.
     In ``jsonl``, ``source`` stands there too: a file that was put together from two scans is known by it.
     """
 
     source: ReportSource
     summary: Summary
     complete: bool
+    reached_end: bool
     incomplete_reasons: list[str]
     finished_at: str
     interrupted: bool = False

@@ -8,7 +8,6 @@ from typing import Final
 import msgspec
 
 from etcdfix.model.model import GroupResource, Outcome
-from etcdfix.report.advice.whole import plugin_problems, undetermined_problem
 from etcdfix.report.document import (
     Case,
     CaseState,
@@ -52,8 +51,7 @@ _MOST_KEY = 20
 def found_line(report: ScanReport) -> str:
     """Return what a scan found, in one line of counts."""
     summary, scope, reasons = report.summary, report.scope, report.incomplete_reasons
-    lacks = counts_as_incomplete(summary, reasons)
-    start = "INTERRUPTED: " if report.interrupted else "INCOMPLETE: " if lacks else ""
+    start = "INTERRUPTED: " if report.interrupted else "INCOMPLETE: " if report.counts_as_incomplete else ""
     narrow = bool(scope.prefixes or scope.resources or scope.namespaces)
     place = _place(report, narrow=narrow)
     objects = summary.keys - summary.not_objects
@@ -117,18 +115,6 @@ def lost_keys_line(summary: Summary) -> str:
     return f"{len(keys)} encryption keys are missing or wrong: {named}{more}."
 
 
-def counts_as_incomplete(summary: Summary, reasons: Sequence[str]) -> bool:
-    """Say whether what a report lacks makes its exit code: not what was undecided before, and the baseline knows."""
-    if summary.new is msgspec.UNSET or summary.new.undetermined:
-        return bool(reasons)
-    return lost_midway(summary, reasons)
-
-
-def lost_midway(summary: Summary, reasons: Sequence[str]) -> bool:
-    """Say whether something in scope was not seen, beside what was seen and nobody could decide."""
-    return not {undetermined_problem(summary), *plugin_problems(summary.kms)}.issuperset(reasons)
-
-
 def _of(key: LostKey) -> str:
     return f" of {key.of}" if key.of != key.failures else ""
 
@@ -168,6 +154,7 @@ class ScanReport(ScanHeader, frozen=True, kw_only=True):
     statuses: list[Status]
     summary: Summary
     complete: bool
+    reached_end: bool
     incomplete_reasons: list[str]
     finished_at: str
     interrupted: bool = False
@@ -185,9 +172,17 @@ class ScanReport(ScanHeader, frozen=True, kw_only=True):
             sections=[*self._sections()],
         )
 
+    @property
+    def counts_as_incomplete(self) -> bool:
+        """Whether what it lacks makes its exit code: not what was undecided before, and the baseline knows."""
+        new = self.summary.new
+        if isinstance(new, msgspec.Struct) and not new.undetermined:
+            return not self.reached_end
+        return bool(self.incomplete_reasons)
+
     def _state(self) -> State:
         summary = self.summary
-        if self.interrupted or counts_as_incomplete(summary, self.incomplete_reasons):
+        if self.interrupted or self.counts_as_incomplete:
             return State.INCOMPLETE
         new = summary.new.findings if isinstance(summary.new, msgspec.Struct) else len(summary.groups)
         return State.FINDINGS if new else State.OK
@@ -218,7 +213,7 @@ class ScanReport(ScanHeader, frozen=True, kw_only=True):
         )
 
     def _sections(self) -> Iterator[Section]:
-        reasons = [one for one in self.incomplete_reasons if one != undetermined_problem(self.summary)]
+        reasons = [one for one in self.incomplete_reasons if not one.startswith("undetermined: ")]
         groups = self.summary.groups
         if reasons:
             more = f" (+{len(reasons) - 1}: -o wide)" if len(reasons) > 1 else ""
@@ -379,7 +374,7 @@ def scan_case(report: ScanReport, states: Collection[CaseState] = ()) -> Case:
     """Return the case of the scan itself; ``states`` are those of its findings."""
     summary, reasons = report.summary, report.incomplete_reasons
     whole = whole_case(WHOLE, reasons, complete=report.complete)
-    known = bool(reasons) and not lost_midway(summary, reasons) and CaseState.ERROR not in states
+    known = bool(reasons) and report.reached_end and CaseState.ERROR not in states
     if whole.state is CaseState.ERROR and known:
         return msgspec.structs.replace(whole, state=CaseState.SKIPPED)
     if whole.state is CaseState.PASSED and summary.keys == summary.not_objects:

@@ -160,12 +160,8 @@ def _incomplete(result: ScanResult) -> Iterator[str]:
     yield from result.problems
     if result.problems:
         return
-    if not result.below_prefix:
-        yield f"no key starts with {result.prefix}"
-        places = " or ".join(result.suggested_prefixes[:3])
-        if places:
-            yield f"Kubernetes keys seem to be under {places}; give it as etcd_prefix"
-    elif result.nothing_named_exists:
-        yield "no key matches what was named"
+    if result.nothing is not None:
+        yield result.nothing.message
+        yield result.nothing.hint
     elif result.report.summary.keys == result.report.summary.not_objects:
         yield "no object is in this scope"

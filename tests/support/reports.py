@@ -66,7 +66,10 @@ def conclusion(
         "incomplete_reasons": [],
         "finished_at": "2026-01-02T03:04:06Z",
     }
-    return ScanReport(**(fields | changes))  # type: ignore[arg-type]
+    fields |= changes
+    reasons: Any = fields["incomplete_reasons"]
+    fields.setdefault("reached_end", all(one.startswith(("undetermined: ", "KMS plugin")) for one in reasons))
+    return ScanReport(**fields)  # type: ignore[arg-type]
 
 
 def scan_report(head: ScanHeader | None = None, end: ScanReport | None = None) -> ScanReport:

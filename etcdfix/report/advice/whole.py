@@ -128,9 +128,6 @@ def _as_named(shown: str) -> bytes | None:
     return shown.encode() if shown.startswith("/") and shown.isprintable() and "\\" not in shown else None
 
 
-WELL: Final = frozenset({"ok", "not-asked"})
-"""States of a plugin about which nothing is to be done."""
-
 PLUGIN_REMEDIES: Final = {
     "no-socket": "start the plugin, or name its socket with --kms-endpoint NAME=unix:///PATH",
     "unreachable": "check that the plugin runs and answers, or name its socket with --kms-endpoint NAME=unix:///PATH",
@@ -145,29 +142,20 @@ PLUGIN_REMEDIES: Final = {
 
 def plugin_troubles(plugins: Sequence[KMSPluginSummary]) -> list[str]:
     """Return a sentence for each plugin that was not as it should be."""
-    return [_trouble(plugin) for plugin in plugins if plugin.state not in WELL]
-
-
-def undetermined_problem(summary: Summary) -> str:
-    """Return why a report with undetermined keys is not complete; "" where there are none."""
-    return f"undetermined: {counted(summary.undetermined, 'key')}" if summary.undetermined else ""
-
-
-def plugin_problems(plugins: Sequence[KMSPluginSummary]) -> list[str]:
-    """Return those of :func:`plugin_troubles` that leave values undetermined: an unhealthy plugin may still answer."""
-    return plugin_troubles([plugin for plugin in plugins if plugin.state != "unhealthy"])
-
-
-def awaited_plugins(summary: Summary) -> list[KMSPluginSummary]:
-    """Return the plugins for which something that was looked at waits; a value may also wait for its definition."""
-    awaited = {entry.transformer for entry in summary.by_transformer if entry.undetermined}
-    if OTHERS in awaited or any(c.cause == Cause.OWNER_UNKNOWN for c in summary.by_cause):
-        return summary.kms
-    return [one for one in summary.kms if one.transformer in awaited]
-
-
-def _trouble(plugin: KMSPluginSummary) -> str:
-    return (
+    return [
         f"KMS plugin of {plugin.transformer} at {plugin.endpoint}: {plugin.message or plugin.state}; "
         f"{PLUGIN_REMEDIES[plugin.state]}"
-    )
+        for plugin in plugins
+        if plugin.state in PLUGIN_REMEDIES
+    ]
+
+
+def undecided(summary: Summary) -> list[str]:
+    """Return why what was seen could not all be judged; an unhealthy plugin may still answer."""
+    waiting = {entry.transformer for entry in summary.by_transformer if entry.undetermined}
+    # A value may also wait for its definition.
+    any_may = OTHERS in waiting or any(one.cause == Cause.OWNER_UNKNOWN for one in summary.by_cause)
+    awaited = [one for one in summary.kms if any_may or one.transformer in waiting]
+    reasons = plugin_troubles([one for one in awaited if one.state != "unhealthy"])
+    keys = [f"undetermined: {counted(summary.undetermined, 'key')}"] if summary.undetermined else []
+    return [*reasons, *keys]

@@ -17,7 +17,7 @@ from etcdfix.examine.verdicts.severity import Severity
 from etcdfix.model.model import GroupResource, Outcome
 from etcdfix.report.model import COUNTED
 from etcdfix.report.render.rows import ANY_RUN, EndWriter
-from etcdfix.report.scan import ScanReport, lost_midway
+from etcdfix.report.scan import ScanReport
 from etcdfix.text.commands import RunOptions
 from etcdfix.text.safetext import safe_text
 from etcdfix.text.times import seconds_between, unix_seconds
@@ -74,11 +74,14 @@ class MetricsWriter(EndWriter):
 
 def _of_the_scan(report: ScanReport) -> Iterator[tuple[str, str, Samples]]:
     yield "build_info", "Version of etcdfix that wrote this file.", [({"version": __version__}, 1)]
-    seen = not lost_midway(report.summary, report.incomplete_reasons)
     took = seconds_between(report.generated_at, report.finished_at)
     for name, text, value in (
         ("complete", "1 if everything in scope was examined and judged; 0 if not.", report.complete),
-        ("reached_end", "1 if everything in scope was examined; 0 if the scan ended early.", seen),
+        (
+            "reached_end",
+            "1 if everything in scope was examined; 0 if the scan ended early.",
+            report.reached_end,
+        ),
         ("timestamp_seconds", "When the scan ended.", unix_seconds(report.finished_at)),
         ("duration_seconds", "How long the scan took.", took),
     ):

@@ -99,7 +99,7 @@ def test_nothing_to_see_fails(etcd: EtcdServer, etcd_prefix: str, config: Path, 
     assert caught.value.findings == ()
     with pytest.raises(NotAllReadable, match="incomplete: no object is in this scope"):
         assert_all_readable(config, endpoints=etcd, etcd_prefix=etcd_prefix, resources=["daemonsets.apps"])
-    with pytest.raises(NotAllReadable, match="no key matches what was named"):
+    with pytest.raises(NotAllReadable, match="no key matches the given name"):
         assert_all_readable(
             config, endpoints=etcd, etcd_prefix=etcd_prefix, resources=[f"{etcd_prefix}/secrets/other"]
         )

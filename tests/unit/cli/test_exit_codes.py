@@ -16,14 +16,14 @@ from etcdfix.report.model import Summary
 
 BAD = {Outcome.DECRYPT_FAILURE: 1, Outcome.INCONSISTENT: 0}
 DOUBTFUL = {Outcome.UNDETERMINED: 1}
+NOTHING = errors.SourceError("no key starts with /registry/")
 TERMINATED = errors.EndedEarly("ended by SIGTERM", 143)
 TIMED_OUT = errors.EndedEarly("ended by --timeout 1s", 3, 5)
 
 
 def result(**changes: Any) -> ScanResult:
     fields: dict[str, Any] = {
-        "new": {}, "problems": [], "prefix": "/registry/", "revision": "", "below_prefix": True,
-        "nothing_named_exists": False, "suggested_prefixes": [],
+        "new": {}, "problems": [],
     }  # fmt: skip
     summary = changes.pop("summary", Summary(keys=10, readable=10))
     report: Any = SimpleNamespace(summary=summary)
@@ -39,10 +39,8 @@ def result(**changes: Any) -> ScanResult:
         ({"problems": ["page 7"]}, ExitCode.INCOMPLETE),
         ({"new": BAD | DOUBTFUL}, ExitCode.INCOMPLETE),
         ({"new": BAD, "problems": ["page 7"]}, ExitCode.INCOMPLETE),
-        ({"below_prefix": False}, ExitCode.SOURCE),
-        ({"nothing_named_exists": True}, ExitCode.SOURCE),
-        ({"nothing_named_exists": True, "problems": ["page 7"]}, ExitCode.INCOMPLETE),
-        ({"below_prefix": False, "problems": ["page 7"]}, ExitCode.INCOMPLETE),
+        ({"nothing": NOTHING}, ExitCode.SOURCE),
+        ({"nothing": NOTHING, "problems": ["page 7"]}, ExitCode.INCOMPLETE),
         ({"problems": ["denied"], "summary": Summary()}, ExitCode.SOURCE),
         ({"ended": errors.EndedEarly.of(KeyboardInterrupt())}, ExitCode.INTERRUPTED),
         ({"ended": TERMINATED}, ExitCode.TERMINATED),
@@ -75,7 +73,7 @@ def test_outcomes_can_be_chosen(
 def test_what_was_lost_counts_whatever_was_chosen() -> None:
     assert scan_exit_code(result(problems=["page 7"]), ()) == ExitCode.INCOMPLETE
     assert scan_exit_code(result(ended=TERMINATED), ()) == ExitCode.TERMINATED
-    assert scan_exit_code(result(below_prefix=False), ()) == ExitCode.SOURCE
+    assert scan_exit_code(result(nothing=NOTHING), ()) == ExitCode.SOURCE
 
 
 def test_numbers_are_those_of_the_contract() -> None:

@@ -101,7 +101,7 @@ PAGE = "page 7 cannot be read"
 def test_what_a_scan_comes_to(source: MemorySource, expected: ExitCode, keys: int, reason: str) -> None:
     reporter, result = scan(source, config=WITH_KMS)
     report, conclusion = result.report, reporter.conclusion
-    assert (code(result), report.summary.keys, result.below_prefix) == (expected, keys, True)
+    assert (code(result), report.summary.keys, result.nothing) == (expected, keys, None)
     assert report.incomplete_reasons == ([reason] if reason else [])
     assert report.complete is not bool(reason)
     assert conclusion is not None
@@ -151,8 +151,9 @@ def test_a_wrong_prefix_examines_nothing_and_says_where_the_keys_are(
     holds: dict[str, bytes], prefix: str, suggested: list[str], arguments: tuple[str, ...]
 ) -> None:
     _reporter, result = scan(holds, *arguments, prefix=prefix)
-    assert not result.below_prefix
-    assert result.suggested_prefixes == suggested
+    assert result.nothing is not None
+    assert ("seem to be under" in result.nothing.hint) is bool(suggested)
+    assert all(place in result.nothing.hint for place in suggested)
     assert code(result) is ExitCode.SOURCE
 
 

@@ -103,7 +103,10 @@ def _without_a_finding(document: dict[str, Any]) -> None:
     ("change", "reason"),
     [
         (_without_a_finding, "it has 1 findings of decrypt-failure, and counts 2"),
-        (lambda d: d["incomplete_reasons"].append("page 7 is damaged"), "page 7 is damaged"),
+        (
+            lambda d: d.update(reached_end=False, incomplete_reasons=["page 7 is damaged"]),
+            "page 7 is damaged",
+        ),
         (lambda d: d.update(complete=False), ""),
     ],
 )

@@ -28,7 +28,7 @@ from tests.support.reports import conclusion, header, source, write_form
 # The contract's order (product report, etcdfix/v1); `integrity` and `baseline` are additions at the end.
 DOCUMENT = [
     "apiVersion", "kind", "tool", "generated_at", "source", "encryption_config", "scope", "findings", "statuses",
-    "summary", "complete", "incomplete_reasons", "finished_at", "interrupted",
+    "summary", "complete", "reached_end", "incomplete_reasons", "finished_at", "interrupted",
 ]  # fmt: skip
 SOURCE = [
     "type", "path", "revision", "single_revision", "segments", "cluster_id", "kube_system_uid", "sha256",
@@ -179,7 +179,15 @@ def test_lines_say_what_the_document_says() -> None:
         "kind": "ScanSummary",
         **{
             k: report[k]
-            for k in ("source", "summary", "complete", "incomplete_reasons", "finished_at", "interrupted")
+            for k in (
+                "source",
+                "summary",
+                "complete",
+                "reached_end",
+                "incomplete_reasons",
+                "finished_at",
+                "interrupted",
+            )
         },
     }
 

@@ -104,7 +104,7 @@ def compare_members(
                 connection = replace(source.client.connection, endpoints=(member.endpoint,))
                 try:
                     own = stack.enter_context(read(connection, of_member=member.member_id))
-                    comparison.sides.append(Side(copy, examiner.apart(), own))
+                    comparison.sides.append(Side(copy, examiner.independent_copy(), own))
                 except SourceError as exc:
                     copy.compared, copy.reason = False, exc.message
             if copy.compared:
@@ -153,7 +153,7 @@ def compare_sources(
             revision=description.revision,
         )
         comparison.copies.append(copy)
-        comparison.sides.append(Side(copy, examiner.apart(), source))
+        comparison.sides.append(Side(copy, examiner.independent_copy(), source))
     comparison.walk(ranges, progress)
     return comparison.result("sources", later.describe().limited_to, earlier=earlier_path)
 

@@ -108,7 +108,7 @@ def find_copies(
     scope, ranges = _resolved(request, examiner, source, uid)
     request = msgspec.structs.replace(request, scope=scope)
     wanted = WantedObjects(source, request, examiner, ranges, named=request.report is None)
-    identity = identify(source, examiner.apart(), request.records.directories)
+    identity = identify(source, examiner.independent_copy(), request.records.directories)
     places = msgspec.structs.replace(request.places, kept=wanted.kept, moved=wanted.moved, progress=progress)
     places = with_records(places, request.records, identity)
     with open_finders(source, examiner, places, uid=uid, identity=identity, candidates=candidates) as finders:

@@ -210,7 +210,7 @@ class _Look:
                 self._life = life_of(source, examiner, request.key, self._stored)
             except SourceError as exc:
                 self.problems.append(f"what is kept of the key could not be read: {exc.message}")
-            identity = identify(source, examiner.apart(), request.records.directories)
+            identity = identify(source, examiner.independent_copy(), request.records.directories)
             named = msgspec.structs.replace(request.places, progress=self._progress)
             places = with_records(named, request.records, identity)
             with open_finders(
@@ -219,7 +219,9 @@ class _Look:
                 self.copies = copies_of(self._wanted, finders)
                 if any(copy.way is Way.SEAL and copy.place is not Place.OBJECT for copy in self.copies):
                     directory, _ = examiner.layout.locate(request.key)
-                    proof = find_proof(source, examiner.apart(), directory, request.records, identity)
+                    proof = find_proof(
+                        source, examiner.independent_copy(), directory, request.records, identity
+                    )
                     self._write_key_shown = bool(proof)
                 self._no_repair = next((one.why_not for one in finders if isinstance(one, Bit)), "")
                 self.history = history_of(

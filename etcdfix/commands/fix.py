@@ -99,7 +99,7 @@ def _read_back(change: Change, outcome: ChangeOutcome, step: Step) -> ChangeOutc
         if now is None or now.mod_revision != outcome.revision:
             told = "not read back: the key was written or deleted again since; look at it"
         else:
-            found, told = cluster.examiner.apart().examine(now), WHOLE
+            found, told = cluster.examiner.independent_copy().examine(now), WHOLE
             doubtful = now.value != change.value or found.verdict.outcome is not Outcome.READABLE
             if doubtful:
                 told = f"READ BACK, AND IT IS NOT AS IT WAS WRITTEN ({found.verdict.outcome}): undo it"
@@ -126,7 +126,7 @@ def run_undo(
     """Undo a change, or find out whether it could be; raises EtcdfixError."""
     backup, stored = request.backup, request.backup.content.stored
     present = Present(cluster, stored.key, request, alone=True, ours=True, step=step)
-    found = cluster.examiner.apart().examine(stored)
+    found = cluster.examiner.independent_copy().examine(stored)
     copy = examined_copy(found, Place.BACKUP, f"backup {backup.path}", f"backup:{backup.path}")
     copy = msgspec.structs.replace(copy, cluster=backup.content.cluster.named)
     wanted = Wanted.gone(stored.key, cluster.examiner.layout)

@@ -57,7 +57,12 @@ class Backups(Finder):
 
     def __init__(self, rows: BackupRows, examiner: Examiner, identity: ClusterIdentity, now: int = 0) -> None:
         super().__init__()
-        self._rows, self._examiner, self._identity, self._now = rows, examiner.apart(), identity, now
+        self._rows, self._examiner, self._identity, self._now = (
+            rows,
+            examiner.independent_copy(),
+            identity,
+            now,
+        )
         self.looked, self.problems = rows.looked, rows.problems
 
     def find(self, wanted: Wanted) -> Iterator[Copy]:

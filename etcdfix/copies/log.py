@@ -79,7 +79,7 @@ class Log(Finder):
     ) -> None:
         super().__init__()
         self._directory, self._shown = directory, safe_text(str(directory))
-        self._source, self._examiner, self._entry = source, examiner.apart(), entry
+        self._source, self._examiner, self._entry = source, examiner.independent_copy(), entry
         self._keeps, self._progress = kept or source, progress
         self._uid: str | None = None
         self._cluster = ClusterIdentity()

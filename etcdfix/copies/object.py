@@ -52,12 +52,12 @@ class ObjectFile(Finder):
 
     def __init__(self, path: Path, examiner: Examiner, saved: SavedObject | None = None) -> None:
         super().__init__(LookedInto(place=Place.OBJECT, path=safe_text(str(path)), history=Sameness.UNKNOWN))
-        self._path, self._known, self._saved = path, examiner.apart(), saved
+        self._path, self._known, self._saved = path, examiner.independent_copy(), saved
         # What an API server gives is not encrypted.
         self._plain = Examiner(
             examiner.layout, None, examiner.decoder, assumed_release=examiner.assumed_release
         )
-        self._plain.know_as(examiner)
+        self._plain.share_crds_of(examiner)
 
     def find(self, wanted: Wanted) -> Iterator[Copy]:
         """Yield the object; where it is not the one of the key, or not whole, the copy says why it does not read.

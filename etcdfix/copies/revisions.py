@@ -39,7 +39,7 @@ class Revisions(Finder):
         self, source: Source, examiner: Examiner, *, revision: int = 0, kept: Keeps | None = None
     ) -> None:
         super().__init__(LookedInto(place=Place.REVISION))
-        self._source, self._examiner, self._revision = source, examiner.apart(), revision
+        self._source, self._examiner, self._revision = source, examiner.independent_copy(), revision
         self._kept = kept or source
 
     def find(self, wanted: Wanted) -> Iterator[Copy]:
@@ -128,7 +128,7 @@ def life_of(
         last = next(iter(deque(values, maxlen=1)), None)
     if last is None:
         return Life()
-    newest = kept_of_history(history, examiner.apart(), key, reads, newest=present)
+    newest = kept_of_history(history, examiner.independent_copy(), key, reads, newest=present)
     told = newest.examination if newest is not None and newest.same_object else None
     uid, told_at = (told.uid, told.stored.mod_revision) if told is not None else ("", 0)
     return life_told(last, uid, told_at, "kine" if source.describe().type == "kine" else "etcd")

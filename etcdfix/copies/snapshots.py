@@ -58,7 +58,7 @@ class Snapshots(Finder):
         progress: Progress = no_progress,
     ) -> None:
         super().__init__()
-        self._path, self._source, self._examiner = path, source, examiner.apart()
+        self._path, self._source, self._examiner = path, source, examiner.independent_copy()
         self._snapshot: SnapshotSource | None = None
         self._history, detail, searched = Sameness.UNKNOWN, "", True
         self._theirs: str | None = None
@@ -147,7 +147,7 @@ def history_of(
     Raises:
         SourceError: One of them cannot be read.
     """
-    theirs = examiner.apart().kube_system_uid(older)
+    theirs = examiner.independent_copy().kube_system_uid(older)
     if uid and theirs and uid != theirs:
         return (
             Sameness.OTHER,
@@ -159,7 +159,7 @@ def history_of(
     prefix = examiner.layout.path()
     agreed = 0
     kube_system = False
-    reads = examiner.apart()
+    reads = examiner.independent_copy()
     pairs = _paired(progress(source.current(prefix), "keys compared", None), older.current(prefix))
     for here, there in pairs:
         if here.create_revision > revision:

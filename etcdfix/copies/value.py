@@ -48,7 +48,9 @@ class Bit(Finder):
         found = wanted.found
         if found is None or found.verdict.outcome not in FAILED | {Outcome.UNDETERMINED}:
             return
-        search = self._examiner.search_repair(found) if found.stored.value else RepairSearch(found.repair)
+        search = (
+            self._examiner.closer.search_repair(found) if found.stored.value else RepairSearch(found.repair)
+        )
         if not self._every and found.repair is None:  # else what stands beside the value has told more
             search = unasked(search, found.verdict.cause)
         self.why_not, self.ambiguous = search.why_not, search.ambiguous
@@ -132,7 +134,7 @@ class Elsewhere(Finder):
         moved: Mapping[bytes, Sequence[bytes]],
     ) -> None:
         super().__init__()
-        self._source, self._examiner = source, examiner.apart()
+        self._source, self._examiner = source, examiner.independent_copy()
         self._others, self._moved = tuple(others), moved
 
     def find(self, wanted: Wanted) -> Iterator[Copy]:
@@ -171,7 +173,7 @@ class Elsewhere(Finder):
 
 def home_of(source: Source, examiner: Examiner, found: Examination) -> Home:
     """Say what stands at the etcd key that a value belongs to; what cannot be read counts as nothing."""
-    home, apart = found.verdict.belongs_to, examiner.apart()
+    home, apart = found.verdict.belongs_to, examiner.independent_copy()
     if not home:
         return Home.FREE
     try:

@@ -1,66 +1,41 @@
 """The spine on one screen: sources -> encryption -> decoding -> verdicts.
 
 :meth:`Examiner.examine` is the road that every key takes, in a scan of a million as in a look at one. What the
-encryption and decoding packages raise becomes an observation here and in :mod:`etcdfix.examine.looking`, and
+encryption and decoding packages raise becomes an observation here and in :mod:`etcdfix.examine.closer`, and
 nowhere else.
 """
 
 from __future__ import annotations
 
-import contextlib
 import copy
 from collections.abc import Collection, Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config_model import EncryptionConfiguration
-from etcdfix.encryption.envelope import Envelope, parse_envelope
 from etcdfix.encryption.kms.envelopes import KMSPending
-from etcdfix.encryption.repairs import (
-    cbc_size,
-    is_never_near,
-    misspelt_prefix,
-    nearly_behind_plugin,
-    unsearched,
-)
-from etcdfix.encryption.same_look import SameLook
 from etcdfix.encryption.transformer import Transformers, no_plugin
-from etcdfix.examine.claims import ClaimSearch
+from etcdfix.examine.closer import Closer
 from etcdfix.examine.kept_openings import KeptOpenings
-from etcdfix.examine.looking import (
-    Looking,
-    encryption_keys,
-    ends_inside_its_envelope,
-    identity_mismatch,
-    kms_key_id_of,
-)
 from etcdfix.examine.readers import PlainCounts, PlainPlace, Plugins, ResourceReader, ResourceReaders
-from etcdfix.examine.repair import NO_REPAIR, RepairSearch, find_repair, proof_of, rewrites_of, unasked
-from etcdfix.examine.verdicts.causes import Cause
-from etcdfix.examine.verdicts.damage import Damage, is_right_key
-from etcdfix.examine.verdicts.deletability import FAILED, rests_on_others
-from etcdfix.examine.verdicts.examination import Examination, KeyName
-from etcdfix.examine.verdicts.judge import Verdict, judge
-from etcdfix.examine.verdicts.observation import Neighbours, Observation, OwnKey
+from etcdfix.examine.verdicts.deletability import FAILED
+from etcdfix.examine.verdicts.examination import Examination
+from etcdfix.examine.verdicts.judge import Verdict
+from etcdfix.examine.verdicts.observation import Observation
 from etcdfix.examine.verdicts.opened_spans import OpenedSpan
-from etcdfix.examine.verdicts.plaintext import bits_off
 from etcdfix.model.errors import DecodeError
 from etcdfix.model.model import (
     Confidence,
-    DecodedObject,
-    Evidence,
     Outcome,
-    Peek,
     Plaintext,
-    RepairProof,
     ServerBehaviour,
     StoredValue,
     TransformFailure,
     Undone,
 )
-from etcdfix.model.providers import ENCRYPTED_PREFIX, IDENTITY, facts_of
+from etcdfix.model.providers import IDENTITY, facts_of
 from etcdfix.model.storagekey import StorageCodec, StorageLayout
 from etcdfix.sources.base import Source
 from etcdfix.text.commands import RunOptions
@@ -71,21 +46,7 @@ FirstLookResult = Examination | KMSPending
 """What a look comes to that waits for no KMS plugin."""
 
 PLAIN = Verdict(Outcome.READABLE, None, Confidence.CERTAIN, ServerBehaviour.SERVES, "readable")
-"""Of every value of which there is nothing to say."""
-
-
-class _OneOfMany(NamedTuple):
-    """What was said of one value that does not open, and is said of every other one that looks the same."""
-
-    look: SameLook
-    failure: TransformFailure
-    seen: Observation
-    found: Examination
-
-
-_MOST_ALIKE: Final = 8
-"""So many kinds of one resource are told apart; hostile values can all be of their own."""
-_MOST_RESOURCES: Final = 1_000
+"""Shared verdict of every healthy value; compared with ``is``."""
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,6 +72,7 @@ class Examiner:
         plugins: The KMS plugins that are asked; None where none is.
         readers: How each resource is read: its CRD, and which encryption keys opened what in this run.
         kept: Which etcd keys have earlier revisions that open; None where no source is known that keeps them.
+        closer: Looks at what is not plainly readable.
     """
 
     def __init__(
@@ -129,14 +91,9 @@ class Examiner:
         self.plugins = plugins
         self.kept: KeptOpenings | None = None
         self._names = transformers.names if transformers is not None else frozenset[str]()
-        self._claims = ClaimSearch(layout, self.readers.is_claimed)
         self.assumed_release = assumed_release
-        self._looking = Looking(layout, transformers, decoder, self.readers)
+        self.closer = Closer(self)
         self._last_opened: tuple[StoredValue, bytes] | None = None
-        self._last_seen: tuple[StoredValue, Observation] | None = None
-        self._last_judged: tuple[Observation, Verdict] | None = None
-        self._alike: dict[ResourceReader, list[_OneOfMany]] = {}
-        self._repairs = True
 
     @classmethod
     def of(cls, reading: Reading, plugins: Plugins | None = None) -> Examiner:
@@ -163,7 +120,7 @@ class Examiner:
     def start_over(self) -> None:
         """Forget which encryption keys opened what: a new run counts what it sees itself, and nothing else."""
         self.readers.start_over()
-        self._alike.clear()
+        self.closer.alike.clear()
         if self.kept is not None:
             self.kept.start_over()
 
@@ -176,13 +133,16 @@ class Examiner:
         if self.plugins is not None:
             self.plugins.start_over()
 
-    def apart(self) -> Examiner:
-        """Return one that reads in the same way, whose values do not speak for those of this run, nor the other way."""
+    def independent_copy(self, *, repairs: bool = True) -> Examiner:
+        """Return an examiner that reads in the same way; the values of neither speak for those of the other.
+
+        Args:
+            repairs: Look for what puts values right.
+        """
         other = copy.copy(self)
-        other.readers = self.readers.apart()
-        other._looking = Looking(self.layout, self.transformers, self.decoder, other.readers)  # noqa: SLF001 - its own
-        other._last_opened = other._last_seen = None  # noqa: SLF001 - its own
-        other._alike = {}  # noqa: SLF001 - its own
+        other.readers = self.readers.independent_copy()
+        other.closer = Closer(other, repairs=repairs)
+        other._last_opened = None  # noqa: SLF001 - its own
         other.kept = None  # what is read elsewhere is no newer value of these etcd keys
         return other
 
@@ -193,16 +153,13 @@ class Examiner:
             SourceError: They cannot be read.
         """
         self.readers.learn(source, self.plugins)
-        self.kept = KeptOpenings(source, self.apart())
+        self.kept = KeptOpenings(source, self.independent_copy())
 
-    def know_as(self, other: Examiner) -> None:
-        """Know the CRDs and APIServices that another one has learned."""
-        self.readers.know_as(other.readers)
+    def share_crds_of(self, other: Examiner) -> None:
+        """Take over the CRDs and APIServices that another examiner has learned."""
+        self.readers.share_crds_of(other.readers)
         if other.kept is not None:
-            self.kept = KeptOpenings(other.kept.source, self.apart())
-
-    def _has_kept_opening(self, stored: StoredValue) -> bool:
-        return self.kept is not None and self.kept.opens(stored)
+            self.kept = KeptOpenings(other.kept.source, self.independent_copy())
 
     def opens_bound(self, stored: StoredValue) -> bool:
         """Say whether a value opens with its own etcd key as associated data.
@@ -222,7 +179,7 @@ class Examiner:
     def know_names(self, names: Collection[str]) -> None:
         """Know further names of encryption keys, so that one with colons in it is called by its whole name."""
         self._names |= frozenset(names)
-        self._alike.clear()
+        self.closer.alike.clear()
 
     def kube_system_uid(self, source: Source) -> str | None:
         """Return the uid of namespace kube-system, which names the cluster; None when it cannot be read."""
@@ -347,13 +304,8 @@ class Examiner:
                     self._note_opened(reader, plain, stored.mod_revision)
             if plain is not None:
                 self._last_opened = stored, data
-            if first and not thorough and isinstance(problem, TransformFailure):
-                known = self._like_another(reader, stored, problem)
-                if known is not None:
-                    yield stored, known
-                    continue
             try:
-                found = self._judge_closely(
+                found = self.closer.examine(
                     reader, stored, problem, plain, decoded, first=first, thorough=thorough
                 )
             except KMSPending as error:
@@ -364,22 +316,6 @@ class Examiner:
         opened = reader.opened_by(plain.transformer, plain.key_fingerprint, plain.kms_key_id)
         opened.reach((revision,), unbound=not plain.authenticated)
         return opened
-
-    @staticmethod
-    def _note_failing(
-        reader: ResourceReader, stored: StoredValue, keys: Iterable[KeyName], peek: Peek, verdict: Verdict
-    ) -> None:
-        """Take note of what a value that does not open shows of its key for others."""
-        if is_right_key(peek):
-            for name in keys:
-                span = reader.tried_by(name) if peek.key_fingerprint in {"", name.key} else None
-                if span is not None and peek.undone is not None:
-                    span.elsewhere = span.elsewhere or peek.undone.what in _ELSEWHERE
-                elif span is not None and _is_whole_but_unfitting(peek):
-                    span.first_unfitting = min(span.first_unfitting, stored.mod_revision)
-        elif verdict.damage is not Damage.PROVEN and verdict.cause is not Cause.KMS_UNREACHABLE:
-            for span in filter(None, map(reader.tried_by, keys)):
-                span.note_failing(stored.mod_revision, stored.key)
 
     def plaintext(self, found: Examination) -> bytes | None:
         """Return what a value that :meth:`examine` opened holds; None for one that did not open.
@@ -395,286 +331,5 @@ class Examiner:
 
     def observation(self, found: Examination) -> Observation | None:
         """Return what a verdict was made from: of the last value that was looked at closely; None of any other one."""
-        seen = self._last_seen
+        seen = self.closer.last_seen
         return seen[1] if seen is not None and seen[0] is found.stored else None
-
-    def _like_another(
-        self, reader: ResourceReader, stored: StoredValue, failure: TransformFailure
-    ) -> Examination | None:
-        """Return what a value is that looks the same as another one; None where it has to be looked at."""
-        for like, failed, seen, found in self._alike.get(reader, ()):
-            if failed is not failure and failed != failure:
-                continue
-            peek = like.of_another(stored.value, stored.key, self._looking.look_into(reader))
-            if peek is None:
-                continue
-            self._last_seen = stored, seen if peek is seen.peek else msgspec.structs.replace(seen, peek=peek)
-            self._note_failing(reader, stored, found.encryption_keys, peek, found.verdict)
-            where = self.layout.split(stored.key, (reader.directory, reader.shared))
-            return Examination(
-                stored,
-                reader.directory,
-                where.namespace,
-                where.name,
-                found.transformer,
-                False,
-                False,
-                found.verdict,
-                None,
-                "",
-                reader.rule,
-                found.key_fingerprints,
-            )
-        return None
-
-    def _remember(
-        self, reader: ResourceReader, envelope: Envelope, seen: Observation, found: Examination
-    ) -> None:
-        """Keep what a first look said of a value, where it may be said of others with the same envelope."""
-        own, failure, data = reader.transformers, seen.transform_failure, found.stored.value
-        if own is None or self.transformers is None or failure is None:
-            return
-        if seen.peek is None or not reader.owner_known:
-            return
-        # What a name says beside its namespace, or a repair of the prefix, would be of that value alone.
-        if reader.directory.codec is StorageCodec.NOT_AN_OBJECT or not is_never_near(
-            data[: envelope.body_offset], own
-        ):
-            return
-        if len(self._alike) >= _MOST_RESOURCES:
-            self._alike.clear()
-        known = self._alike.setdefault(reader, [])
-        if len(known) >= _MOST_ALIKE:
-            return
-        resource = reader.directory.group_resource
-        structures = self._looking.structures(reader)
-        body = envelope.body_offset
-        look = SameLook.of(data, found.stored.key, body, resource, self.transformers, structures, seen.peek)
-        if look is not None:
-            stored = msgspec.structs.replace(found.stored, value=b"")
-            known.append(_OneOfMany(look, failure, seen, msgspec.structs.replace(found, stored=stored)))
-
-    def _judge_closely(
-        self,
-        reader: ResourceReader,
-        stored: StoredValue,
-        problem: TransformFailure | DecodeError | None,
-        plain: Plaintext | None = None,
-        decoded: DecodedObject | None = None,
-        *,
-        first: bool = False,
-        thorough: bool = False,
-    ) -> Examination:
-        data = plain.data if plain is not None else None
-        transformer = plain.transformer if plain is not None else ""
-        where = self.layout.split(stored.key, (reader.directory, reader.shared))
-        enveloped = stored.value.startswith(ENCRYPTED_PREFIX)
-        envelope = parse_envelope(stored.value, self._names) if enveloped else None
-        known = envelope is not None and envelope.known
-        written_under = envelope.transformer if envelope is not None and envelope.known else ""
-        failure = decode_failure = shape = None
-        if isinstance(problem, TransformFailure):
-            failure = problem
-            if not enveloped and reader.owner_known:
-                data = stored.value
-                decoded, decode_failure = self._looking.in_the_clear(reader, data)
-        elif isinstance(problem, DecodeError):
-            decode_failure = self._looking.describe(problem, reader)
-        if data is not None and (decode_failure is not None or (decoded is not None and decoded.empty)):
-            shape = self._looking.shape(reader, data, plain, decode_failure)
-        empty = decoded is not None and decoded.empty
-        peek = None
-        if known and (failure is not None or decode_failure is not None or empty):
-            peek = self._looking.peek(reader, stored, plain, thorough=thorough)
-        keys = encryption_keys(reader, plain, written_under, kms_key_id_of(stored, envelope))
-        neighbours, own_key = Neighbours.UNKNOWN, OwnKey.UNKNOWN
-        if peek is not None and not first:
-            if is_right_key(peek):
-                wrote = next((name for name in keys if name.key == peek.key_fingerprint), keys[0])
-                own_key = self.readers.opened.own_key(wrote, stored.mod_revision)
-            else:
-                neighbours = self.readers.opened.around(keys, stored.mod_revision, stored.key)
-        seen = Observation(
-            codec=reader.directory.codec,
-            owner_known=reader.owner_known,
-            rule_known=reader.directory.codec is StorageCodec.UNKNOWN and bool(reader.directory.group),
-            covered=reader.covered,
-            enveloped=enveloped,
-            envelope_known=known,
-            envelope_transformer=written_under,
-            name_may_go_on=known and envelope is not None and envelope.name_may_go_on,
-            resource=str(reader.directory.group_resource) or reader.directory.path,
-            envelope_cut=enveloped and not known and ends_inside_its_envelope(stored.value),
-            envelope_bits_off=bits_off(stored.value, ENCRYPTED_PREFIX),
-            transformer=transformer,
-            transform_failure=failure,
-            decoded=decoded,
-            decode_failure=decode_failure,
-            shape=shape,
-            identity_mismatch=identity_mismatch(
-                reader, where.namespace, where.name, where.well_formed, decoded
-            ),
-            assumed_release=self.assumed_release,
-            peek=peek,
-            neighbours=neighbours,
-            own_key=own_key,
-            names_own_key=peek is not None and peek.look is not None and peek.look.belongs == (stored.key,),
-            evidence=self._name_warnings(reader, stored.key),
-        )
-        verdict = self._verdict_on(seen)
-        if not first and _may_be_shown_by_itself(verdict) and self._has_kept_opening(stored):
-            seen = msgspec.structs.replace(seen, own_key=OwnKey.KEPT)
-            verdict = self._verdict_on(seen)
-        self._last_seen = stored, seen
-        if peek is not None:
-            self._note_failing(reader, stored, keys, peek, verdict)
-        found = Examination(
-            stored,
-            reader.directory,
-            where.namespace,
-            where.name,
-            transformer or written_under or ("" if enveloped else IDENTITY),
-            plain is not None,
-            plain is not None and plain.stale,
-            verdict,
-            decoded if plain is not None else None,
-            kms_key_id_of(stored, envelope),
-            reader.rule,
-            tuple(name.key for name in keys if name.key.startswith("fp:")),
-            unasked(
-                self._find_repair(reader, stored, verdict, peek, thorough=thorough), verdict.cause
-            ).repair,
-            verdict.cause is Cause.KMS_ENVELOPE_DAMAGED
-            and reader.transformers is not None
-            and reader.transformers.has_dropped_data_keys(stored.value),
-        )
-        if first and not thorough and envelope is not None and known:
-            self._remember(reader, envelope, seen, found)
-        return found
-
-    def _verdict_on(self, seen: Observation) -> Verdict:
-        """Judge what was seen; many values of one key show the same, one after the other."""
-        last = self._last_judged
-        if last is not None and last[0] == seen:
-            return last[1]
-        verdict = judge(seen)
-        self._last_judged = seen, verdict
-        return verdict
-
-    def search_repair(self, found: Examination) -> RepairSearch:
-        """Look for the only way in which the stored bytes of a value are put right; also where no tag proves it.
-
-        Args:
-            found: The value; of KMS values it has to be known what others under its provider came to.
-
-        Raises:
-            KMSPending: Only while plugins defer.
-        """
-        stored = found.stored
-        reader = self.readers.reader_for(stored.key)
-        seen = self.observation(found)
-        peek = seen.peek if seen is not None else None
-        if found.verdict.outcome in _UNREAD and (peek is None or not peek.searched):
-            peek = self._looking.peek(reader, stored, None, thorough=True)
-        return self._find_repair(reader, stored, found.verdict, peek, thorough=True, unproven=True)
-
-    def _find_repair(
-        self,
-        reader: ResourceReader,
-        stored: StoredValue,
-        verdict: Verdict,
-        peek: Peek | None,
-        *,
-        thorough: bool,
-        unproven: bool = False,
-    ) -> RepairSearch:
-        if not self._repairs or verdict.outcome not in _UNREAD or not reader.owner_known:
-            return NO_REPAIR
-        own = reader.transformers
-        trial: Examiner | None = None
-
-        @contextlib.contextmanager
-        def aside() -> Iterator[None]:
-            with (
-                self.plugins.without_recording() if self.plugins is not None else contextlib.nullcontext(),
-                own.learning_nothing() if own is not None else contextlib.nullcontext(),
-            ):
-                yield
-
-        def proven(other: StoredValue) -> RepairProof | None:
-            with aside():
-                return proof_of(other, own)
-
-        def examine(other: StoredValue) -> Examination:
-            nonlocal trial
-            if trial is None:
-                trial = self.apart()
-                trial._repairs = False  # noqa: SLF001 - its own
-            with aside():
-                return trial.examine(other)
-
-        def fits(plaintext: bytes) -> bool:
-            try:
-                decoded = reader.decode(plaintext)
-            except DecodeError:
-                return False
-            return not decoded.inconsistencies and stored.key in self._looking.key_of(
-                reader.directory, decoded
-            )
-
-        candidates = rewrites_of(
-            stored,
-            own,
-            peek.undone if peek is not None else None,
-            thorough=thorough,
-            fits=fits if unproven else None,
-        )
-        left = unsearched(stored.value, own) if unproven and own is not None else ""
-        return find_repair(stored, candidates, proven, examine, unsearched=left)
-
-    def plugin_to_ask(self, found: Examination) -> str:
-        """Return the KMS provider (``kms/v2/prov``) that has to be asked whether a prefix is damaged; "" for none."""
-        reader = self.readers.reader_for(found.stored.key)
-        if found.verdict.outcome not in _UNREAD or not reader.owner_known or reader.transformers is None:
-            return ""
-        return nearly_behind_plugin(found.stored.value, reader.transformers)
-
-    def misspelt_prefix(self, found: Examination) -> bytes:
-        """Return the prefix of a failing value that is one bit off that of a key of its rule; b"" for none."""
-        own = self.readers.reader_for(found.stored.key).transformers
-        return (
-            misspelt_prefix(found.stored.value, own)
-            if own is not None and found.verdict.outcome in FAILED
-            else b""
-        )
-
-    def cbc_size(self, found: Examination) -> int:
-        """Return the size of a failing value's body that no tag protects; 0 where one does, or none is encrypted."""
-        own = self.readers.reader_for(found.stored.key).transformers
-        return cbc_size(found.stored.value, own) if own is not None and found.verdict.outcome in FAILED else 0
-
-    def _name_warnings(self, reader: ResourceReader, key: bytes) -> tuple[Evidence, ...]:
-        """Say of a key that no resource claims that one bit of its name may have changed."""
-        stranger = reader.directory.codec is StorageCodec.NOT_AN_OBJECT
-        if reader.owner_known and not (stranger and not self.layout.holds(key)):
-            return ()
-        return self._claims.look(key)
-
-
-def _may_be_shown_by_itself(verdict: Verdict) -> bool:
-    """Say whether an earlier revision that opens would say more of a value under the right key than others do."""
-    under_its_key = verdict.key_proven and rests_on_others(verdict)
-    return verdict.cause is Cause.ASSOCIATED_DATA_UNKNOWN or under_its_key
-
-
-def _is_whole_but_unfitting(peek: Peek) -> bool:
-    """Say whether a value looks in order but for its tag, as one that was copied from another etcd key does."""
-    look = peek.look
-    return (
-        peek.bound
-        and not (peek.opens or peek.equal_bytes)
-        and look is not None
-        and look.whole
-        and look.ends_as_written
-        and look.unwritable is None
-    )

@@ -237,7 +237,7 @@ class ReadableRevisions:
         if self._questions is not None and self._questions <= 0:
             return _TOO_MANY
         if self._apart is None:
-            self._apart = self._examiner.apart()
+            self._apart = self._examiner.independent_copy()
         try:
             plugins = self._apart.plugins
             with self._source.aside(), plugins.without_recording() if plugins is not None else nullcontext():

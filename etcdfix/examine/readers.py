@@ -171,7 +171,7 @@ class ResourceReaders:
         self.opened = OpenedSpans()
         self._made.clear()
 
-    def apart(self) -> ResourceReaders:
+    def independent_copy(self) -> ResourceReaders:
         """Return readers of the same resources that count for themselves what is opened."""
         other = copy.copy(self)
         other.opened = OpenedSpans()
@@ -208,7 +208,7 @@ class ResourceReaders:
                 self.aggregated_groups.add(display(stored.key[len(prefix) :]).partition(".")[2])
         self._made.clear()
 
-    def know_as(self, other: ResourceReaders) -> None:
+    def share_crds_of(self, other: ResourceReaders) -> None:
         """Know the CRDs and APIServices that another one has read, and count for itself what is opened."""
         self.custom_resources = other.custom_resources
         self.unreadable_crds = other.unreadable_crds

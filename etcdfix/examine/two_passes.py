@@ -209,7 +209,7 @@ class TwoPasses:
 
     def _note_prefix(self, found: Examination) -> None:
         """Count a value whose prefix is one bit off that of a key."""
-        prefix = self._examiner.misspelt_prefix(found)
+        prefix = self._examiner.closer.misspelt_prefix(found)
         if prefix:
             self._misspelt[prefix] += 1
 
@@ -297,10 +297,10 @@ class TwoPasses:
 
         Of many with that prefix, or of a key that opens nothing, it is the configuration that is wrong.
         """
-        prefix = self._examiner.misspelt_prefix(found) if found.repair is None else b""
+        prefix = self._examiner.closer.misspelt_prefix(found) if found.repair is None else b""
         if not prefix or self._misspelt[prefix] != 1:
             return found
-        search = self._examiner.search_repair(found)
+        search = self._examiner.closer.search_repair(found)
         if search.repaired is None or not self._opened.opens(found.rule, search.repaired.transformer):
             return found
         bits = int.from_bytes(difference(search.value[: len(prefix)], prefix)).bit_count()
@@ -315,7 +315,7 @@ class TwoPasses:
             return ()
         if _may_be_repaired(found):
             return found.encryption_keys
-        plugin = self._examiner.plugin_to_ask(found) if self._plugins is not None else ""
+        plugin = self._examiner.closer.plugin_to_ask(found) if self._plugins is not None else ""
         return (KeyName(found.rule, plugin, ""),) if plugin else ()
 
     def _is_worth_a_search(self, found: Examination) -> bool:
@@ -356,7 +356,7 @@ class TwoPasses:
             return True
         if not found.verdict.settled and (self._is_key_right(found) or self._are_few(found.encryption_keys)):
             return True
-        return bool(self._examiner.misspelt_prefix(found))
+        return bool(self._examiner.closer.misspelt_prefix(found))
 
     def _are_few(self, keys: Collection[KeyName]) -> bool:
         """Say whether so few values are open under an encryption key that each can be searched for damage."""

@@ -167,7 +167,7 @@ def _newest_object(
     What earlier revisions come to says nothing of other values.
     """
     newest, plugins = closed or source.get(key), examiner.plugins
-    apart = examiner.apart()
+    apart = examiner.independent_copy()
     with plugins.without_recording() if plugins is not None else nullcontext():
         if newest is not None:
             known = closed is not None

@@ -222,7 +222,7 @@ class Change(Facts):
         if self._seal is not None:
             return self._seal[1]
         assert self.copy.stored is not None  # its bytes are known
-        return self.present.cluster.examiner.apart().examine(self.copy.stored)
+        return self.present.cluster.examiner.independent_copy().examine(self.copy.stored)
 
     @fact("write key")
     def proof(self) -> bytes:

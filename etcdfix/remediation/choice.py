@@ -112,7 +112,7 @@ def _of_backup(present: Present, path: Path) -> tuple[Copy, Standing]:
         why = f"backup {path} is of {display(content.key_base64)}, not of {present.shown}"
         raise refuse(Rule.NOT_ONE_KEY, why, hint="name the key that it is of")
     standing = standing_of(backup, present)
-    examined = present.cluster.examiner.apart().examine(content.stored)
+    examined = present.cluster.examiner.independent_copy().examine(content.stored)
     copy = examined_copy(examined, Place.BACKUP, f"backup {backup.path}", f"backup:{path}")
     history = Sameness.UNKNOWN if standing.doubts else Sameness.SAME
     doubt = "" if standing.intent is not None else UNKNOWN_TO_THE_LOG

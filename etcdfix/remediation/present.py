@@ -137,7 +137,7 @@ class Present(Facts):
     @fact()
     def name(self) -> Examination:
         """What the key alone says: resource, namespace and name."""
-        return self.cluster.examiner.apart().examine(StoredValue(self.key, b"", 0, 0, 0, 0))
+        return self.cluster.examiner.independent_copy().examine(StoredValue(self.key, b"", 0, 0, 0, 0))
 
     @fact("members")
     def survey(self) -> MemberSurvey:
@@ -221,7 +221,7 @@ class Present(Facts):
         """What a deletion sets off; None where nothing is known of the key."""
         graph, cluster = self.around.graph, self.cluster
         # Earlier revisions, which are looked at here, speak for no value that is stored now.
-        apart = cluster.examiner.apart()
+        apart = cluster.examiner.independent_copy()
         with apart.plugins.without_recording() if apart.plugins is not None else nullcontext():
             return assess(graph, cluster.source, apart, self.key)
 
@@ -297,6 +297,6 @@ class Present(Facts):
         if self.found.repair is not None:
             return None
         try:
-            return self.cluster.examiner.search_repair(self.found).repair
+            return self.cluster.examiner.closer.search_repair(self.found).repair
         except EtcdfixError:
             return None

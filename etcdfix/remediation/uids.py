@@ -55,7 +55,7 @@ def said_uids(present: Present) -> Iterator[SaidUid]:
     """
     stored, cluster = present.stored, present.cluster
     with cluster.kept(present.reading.revision) as source:
-        newest = newest_kept(source, cluster.examiner.apart(), stored, reads)
+        newest = newest_kept(source, cluster.examiner.independent_copy(), stored, reads)
     uid = uid_of(newest.examination) if newest is not None and newest.same_object else ""
     if newest is not None and uid:
         origin = f"mod_revision {newest.examination.stored.mod_revision} in {cluster.kept_in}"
@@ -66,7 +66,7 @@ def said_uids(present: Present) -> Iterator[SaidUid]:
 def in_backups(present: Present, *, create_revision: int) -> list[SaidUid]:
     """Return what backups that the audit log lists, of this cluster, say of the uid; 0 for any create revision."""
     said = []
-    cluster, examiner = present.cluster, present.cluster.examiner.apart()
+    cluster, examiner = present.cluster, present.cluster.examiner.independent_copy()
     for path, content in _backups_of(present.key, present.request.record_paths):
         another = create_revision and content.create_revision != create_revision
         if another or not content.cluster.named.is_same(present.identity):

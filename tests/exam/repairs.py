@@ -55,7 +55,7 @@ class Written(NamedTuple):
     def search(self, value: bytes, *, etcd_key: bytes = b"") -> tuple[Outcome, Repair | None, RepairSearch]:
         record = StoredValue(etcd_key or self.etcd_key, value, 100, 5, 2, 0)
         found = self.examiner.examine(record, thorough=True)
-        return found.verdict.outcome, found.repair, self.examiner.search_repair(found)
+        return found.verdict.outcome, found.repair, self.examiner.closer.search_repair(found)
 
 
 def make_secret(name: str, namespace: str, rng: random.Random, size: int) -> bytes:

@@ -15,6 +15,7 @@ import pytest
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.encryption.transformer import Transformers
+from etcdfix.examine.alike import AlikeValues
 from etcdfix.examine.all import examine_all, no_progress
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.verdicts.examination import Examination
@@ -148,7 +149,7 @@ def test_nothing_is_said_of_a_value_because_of_others_that_look_like_it(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remembered = list(said(seed))
-    monkeypatch.setattr(Examiner, "_remember", lambda *_: None)
+    monkeypatch.setattr(AlikeValues, "remember", lambda *_: None)
     monkeypatch.setattr(Kinds, "number_of", lambda *_: None)
     assert list(said(seed)) == remembered
 
@@ -156,15 +157,15 @@ def test_nothing_is_said_of_a_value_because_of_others_that_look_like_it(
 def test_the_stores_hold_what_they_promise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many values are remembered, and of every envelope that is, healthy ones are among those that look the same."""
     shared = 0
-    like_another = Examiner._like_another
+    find = AlikeValues.find
 
-    def counting(*arguments: Any) -> Examination | None:
+    def counting(*arguments: Any) -> Any:
         nonlocal shared
-        found = like_another(*arguments)
+        found = find(*arguments)
         shared += found is not None
         return found
 
-    monkeypatch.setattr(Examiner, "_like_another", counting)
+    monkeypatch.setattr(AlikeValues, "find", counting)
     causes: set[str] = set()
     outcomes: set[Outcome] = set()
     for seed in range(12):

@@ -230,7 +230,7 @@ def fix(
     more = (Rule.UNDEPLOYED_WRITE_KEY,) if source == "candidate" else ()
     with reached(ground, command_timeout_seconds=command_timeout_seconds) as cluster:
         candidate = examiner(ground, CANDIDATE)
-        candidate.know_as(cluster.examiner)
+        candidate.share_crds_of(cluster.examiner)
         return run_fix(
             cluster,
             FixRequest(key=key, named=named, **ground.asked(*words, *more, dry_run=dry_run)),

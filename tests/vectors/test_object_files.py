@@ -53,7 +53,7 @@ def _copy(path: Path, key: bytes, examiner: Examiner) -> Copy:
 
 
 def _put_back(path: Path, key: bytes, examiner: Examiner) -> tuple[Examination, bytes]:
-    examiner = examiner.apart()
+    examiner = examiner.independent_copy()
     copy = _copy(path, key, examiner)
     assert copy.plaintext is not None, copy.message
     assert examiner.transformers is not None

@@ -123,7 +123,7 @@ def _examiner_of(candidate: NamedCandidate, source: Source, request: TryRequest,
         examiner = Examiner.of_cluster(source, reading, today.plugins)
     else:  # today's configuration reads every CRD: nobody reads them again
         examiner = Examiner.of(reading, today.plugins)
-        examiner.know_as(today)
+        examiner.share_crds_of(today)
     if examiner.transformers is not None:
         today.know_names(examiner.transformers.names)
     return examiner

@@ -105,7 +105,11 @@ def _kept_revisions(source: Source, key: bytes) -> Iterator[KeptRevision]:
 
 def _logged(write: LoggedWrite, examiner: Examiner) -> KeptWrite:
     stored, entry = write.stored(), f"log entry {write.entry_index}"
-    told = _written(examiner.apart().examine(stored)) if stored is not None else KeptWrite(mod_revision=None)
+    told = (
+        _written(examiner.independent_copy().examine(stored))
+        if stored is not None
+        else KeptWrite(mod_revision=None)
+    )
     return msgspec.structs.replace(
         told,
         mod_revision=write.mod_revision,
@@ -133,7 +137,7 @@ class _Revisions:
 
     def __init__(self, examiner: Examiner, *, whole: bool) -> None:
         self._tells = whole
-        self._examiner = examiner.apart()
+        self._examiner = examiner.independent_copy()
         self._examiner.kept = examiner.kept  # they are all of one etcd key
         self._whole, self._masked = Viewer(self._examiner, reveal=True), Viewer(self._examiner)
         self._before: tuple[dict[str, Any], dict[str, Any]] | None = None

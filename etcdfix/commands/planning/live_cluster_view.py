@@ -55,7 +55,7 @@ class LiveClusterView:
         self._source: LiveSource = cluster.source
         self._cluster, self._progress, self._say = cluster, progress, say
         # What is examined for one key of the run says nothing of the others.
-        self._examiner: Examiner = cluster.examiner.apart()
+        self._examiner: Examiner = cluster.examiner.independent_copy()
         self._stale, self._touched = "nothing was looked at yet", False
         self._seen_to = self._changed_at = self.looks = 0
         self.now = _NowOfRun(cluster.client, self)
@@ -137,7 +137,7 @@ class LiveClusterView:
         self._seen_to = source.reached_revision()
         source.move_to(self._seen_to)
         examiner.learn_custom_resources(source)
-        self._cluster.examiner.know_as(examiner)
+        self._cluster.examiner.share_crds_of(examiner)
         self._builder, self._ledger = IndexBuilder(examiner, source), KeyLedger()
         self._similar, self._settled = SimilarValues(examiner), _Settled()
         self._opened: Counter[tuple[str, str]] = Counter()

@@ -83,14 +83,14 @@ class CloserLook:
 
     def put_right(self, found: Examination) -> Examination:
         """Add the repair of a value that no tag protects: each bit is tried, so of few values, and none large."""
-        size = self._examiner.cbc_size(found) if found.repair is None else 0
+        size = self._examiner.closer.cbc_size(found) if found.repair is None else 0
         if not size:
             return found
         keys = found.encryption_keys
         self._searched.update(keys)
         if size > _MOST_SEARCHED_SIZE or any(self._searched[key] > _MOST_SEARCHED for key in keys):
             return with_evidence(found, (_NOT_SEARCHED,))
-        search = unasked(self._examiner.search_repair(found), found.verdict.cause)
+        search = unasked(self._examiner.closer.search_repair(found), found.verdict.cause)
         return msgspec.structs.replace(found, repair=search.repair)
 
     def without_neighbour(self, found: Examination) -> Examination:

@@ -115,7 +115,7 @@ def seal_contents(present: Present, copy: Copy) -> tuple[Sealed, Examination]:
         hint = f"name the configuration that the API servers use today; if it is meant to be unencrypted: {BY_API}"
         raise refuse(Rule.WRITE_KEY, why, hint=hint)
     stored = StoredValue(present.key, sealed.data, 0, 0, 0, 0)
-    found = cluster.examiner.apart().examine(stored)
+    found = cluster.examiner.independent_copy().examine(stored)
     if found.verdict.outcome is not Outcome.READABLE or cluster.examiner.plaintext(found) != plaintext:
         raise refuse(
             Rule.OBJECT_FILE if from_file else Rule.NOT_READABLE,

@@ -205,7 +205,7 @@ class HeldObject(Facts):
 
     def _look_at_kind(self) -> Kind:
         ground, directory = self.ground, self.found.directory
-        examiner = ground.cluster.examiner.apart()
+        examiner = ground.cluster.examiner.independent_copy()
         unread, newest = 0, None
         unsaved: list[tuple[bytes, Holder, str]] = []
         for stored in ground.cluster.source.current(examiner.layout.directory_prefix(directory)):

@@ -89,7 +89,11 @@ def test_a_first_look_says_of_each_what_it_says_of_it_alone() -> None:
         assert isinstance(found, Examination)
         seen, expected_seen = together.observation(found), alone.observation(found)
         assert seen == expected_seen
-        shared += any(found.verdict is other.found.verdict for of in together._alike.values() for other in of)
+        shared += any(
+            found.verdict is other.found.verdict
+            for of in together.closer.alike._known.values()
+            for other in of
+        )
     assert shared > 400
 
 

@@ -51,7 +51,7 @@ def search(
 ) -> tuple[Examination, RepairSearch]:
     made = examiner(config)
     found = made.examine(stored(key, value))
-    return found, made.search_repair(found)
+    return found, made.closer.search_repair(found)
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def test_a_prefix_is_put_back_at_the_first_look(
     assert found.verdict.outcome is not Outcome.READABLE
     assert found.repair is not None
     assert (found.repair.kind, found.repair.proof) == (RepairKind.PREFIX, RepairProof.TAG)
-    assert one.examiner.search_repair(found).value == one.sealed.value
+    assert one.examiner.closer.search_repair(found).value == one.sealed.value
 
 
 @pytest.mark.parametrize("name", ["kms v1, GCM", "kms v2, seed"])

@@ -73,7 +73,7 @@ def said(cluster: Cluster, surroundings: Surroundings, key: bytes) -> Any:
     reading = cluster.now.read_key(key)
     if reading.stored is None:
         return None
-    found = cluster.examiner.apart().examine(reading.stored)
+    found = cluster.examiner.independent_copy().examine(reading.stored)
     if found.verdict.outcome in {Outcome.READABLE, Outcome.INCONSISTENT, Outcome.NOT_AN_OBJECT}:
         return None
     seen: dict[bytes, object] = {}
@@ -305,7 +305,7 @@ def test_a_value_that_was_written_since_it_was_read_is_not_met_again(registry: A
     with live_cluster_view(registry) as (cluster, look):
         reading = cluster.now.read_key(key)
         assert reading.stored is not None
-        found = cluster.examiner.apart().examine(reading.stored)
+        found = cluster.examiner.independent_copy().examine(reading.stored)
         registry.etcd.put(key, reading.stored.value)
         for surroundings in (look, FRESH):
             around = surroundings.look(cluster, reading, found, no_progress, see=lambda _found: None)
@@ -336,7 +336,9 @@ def test_a_definition_that_comes_or_goes_counts_for_what_is_read_from_then_on(
         assert after["verdict"]["outcome"] != before["verdict"]["outcome"]
         stored = cluster.now.read_key(key).stored
         assert stored is not None
-        assert cluster.examiner.apart().examine(stored).verdict.outcome == after["verdict"]["outcome"]
+        assert (
+            cluster.examiner.independent_copy().examine(stored).verdict.outcome == after["verdict"]["outcome"]
+        )
 
 
 def test_a_compaction_that_took_what_was_not_told_is_a_new_look(registry: Attacked) -> None:

@@ -36,8 +36,7 @@ from etcdfix.report.plan import (
     meaning,
 )
 from etcdfix.report.planfile import plan_key
-from etcdfix.text.commands import Command
-from etcdfix.text.commands import run_plan as run_command
+from etcdfix.text.commands import Command, with_options
 from etcdfix.text.safetext import key_word, quote_command, safe_text
 
 VERBS: Final = {Decision.DELETE: Verb.DELETE, Decision.FIX: Verb.FIX}
@@ -64,12 +63,9 @@ class RunRequest(ChangeRequest, frozen=True, kw_only=True):
     encryption_config: Path | None = None
 
     def command(self, *more: str) -> Command:
-        """Return the command that does this, with more words."""
-        flags = [word for flag in self.accepted.as_flags() for word in flag.split(" ", 1)]
-        flags += [word for lost in self.key_lost for word in (DECLARE_KEY_LOST, lost)]
-        flags += [word for key in self.leave_out for word in leaving_out(key)]
-        flags += ["--rescued", str(self.rescued)] if self.rescued is not None else []
-        return run_command(str(self.plan_file), *flags, *more)
+        """Return the command as it was typed, but for a dry run, with more words."""
+        typed = [word for word in self.given if word != "--dry-run"]
+        return Command(with_options(typed, more), writes=True)
 
     def recorded_as(self, plan: DeletionPlan) -> tuple[str, ...]:
         """Return what the record of each change says of the plan."""

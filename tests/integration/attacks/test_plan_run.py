@@ -145,7 +145,7 @@ def test_a_plan_made_anew_after_its_review(planned: Planned) -> None:
 
 
 def test_the_review_prints_the_command(planned: Planned) -> None:
-    """Making the plan names the dry run, and that names the command for scripts, whose only capitals are the reason."""
+    """Making the plan names the dry run, and the dry run names the command for scripts, as it was typed."""
     keys = planned.to_delete("a", "b")
     assert f"plan {planned.first_digest}; review it, then: etcdfix plan --run {planned.plan} " in planned.said
     dry = planned.work(*DECLARED, "--leave-out", keys[1].decode(), "--dry-run", reviewed=False)

@@ -218,7 +218,9 @@ class Doctor:
         if file is None:
             kind, endpoints = "etcd", tuple(map(shown_word, self._connection.endpoints))
         path = str(file) if file is not None else None
-        return shown_source(SourceDescription(kind, path, endpoints, 0, True, (), None, None, None), None)
+        return shown_source(
+            SourceDescription(type=kind, path=path, endpoints=endpoints, revision=0, segments=()), None
+        )
 
 
 def check_clock(source: Source, examiner: Examiner, now: datetime) -> Check:

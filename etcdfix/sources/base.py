@@ -31,7 +31,7 @@ class Segment(msgspec.Struct, frozen=True):
     revision: int
 
 
-class SourceDescription(msgspec.Struct, frozen=True):
+class SourceDescription(msgspec.Struct, frozen=True, kw_only=True):
     """What a report says about where its data came from (product contract, section 5).
 
     Attributes:
@@ -39,7 +39,6 @@ class SourceDescription(msgspec.Struct, frozen=True):
         path: File path as given, for a snapshot and for kine.
         endpoints: Endpoints as given, for a live etcd.
         revision: Revision at which values were read (the last one, where there were several).
-        single_revision: False when a compaction forced a newer revision midway.
         segments: One per revision read at, in key order.
         cluster_id: Lower-case hex; None for a file, which does not hold it.
         sha256: ``sha256:<hex>`` of the database bytes (the file without its trailer); None for a live etcd.
@@ -50,17 +49,21 @@ class SourceDescription(msgspec.Struct, frozen=True):
     """
 
     type: str
-    path: str | None
-    endpoints: tuple[str, ...] | None
+    path: str | None = None
+    endpoints: tuple[str, ...] | None = None
     revision: int
-    single_revision: bool
     segments: tuple[Segment, ...]
-    cluster_id: str | None
-    sha256: str | None
-    etcd_version: str | None
+    cluster_id: str | None = None
+    sha256: str | None = None
+    etcd_version: str | None = None
     integrity: str = ""
     limited_to: str = ""
     file_modified_at: float | None = None
+
+    @property
+    def single_revision(self) -> bool:
+        """False when a compaction forced a newer revision midway."""
+        return len(self.segments) <= 1
 
 
 class Source(Protocol):

@@ -130,13 +130,9 @@ class KineSource(Source):
         return SourceDescription(
             type="kine",
             path=str(self.path),
-            endpoints=None,
             revision=self.revision,
-            single_revision=True,
             segments=(Segment(from_key="", revision=self.revision),),
-            cluster_id=None,
             sha256=f"sha256:{copy.sha256()}",
-            etcd_version=None,
             integrity=integrity,
         )
 

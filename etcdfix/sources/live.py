@@ -108,14 +108,11 @@ class LiveSource(Source):
         """Say where the data comes from; segments grow while :meth:`current` runs."""
         return SourceDescription(
             type="etcd",
-            path=None,
             endpoints=self.endpoints,
             # 0 after a compaction, until the next answer; what was read was read at the last one.
             revision=self._revision or (self._segments[-1][1] if self._segments else 0),
-            single_revision=len(self._segments) <= 1,
             segments=tuple(Segment(display(key), revision) for key, revision in self._segments),
             cluster_id=f"{self.client.cluster_id:x}" if self.client.cluster_id else None,
-            sha256=None,
             etcd_version=self.client.current_version() or None,
             limited_to=display(self._everything),
         )
@@ -338,8 +335,6 @@ class LiveSource(Source):
             below = display(self._everything)
             self._on_notice(f"permission denied outside {below}: only keys that start with it are read")
 
-    # Pages and what can happen to them
-
     def _request(self, **fields: Any) -> Any:
         return message("RangeRequest")(serializable=bool(self._of_member), revision=self._revision, **fields)
 
@@ -417,12 +412,12 @@ class LiveSource(Source):
         """Write down what is lost of a range, or raise if nothing at all was read so far."""
         if not self._anything_read:
             raise self._as_error(failure)
-        if start == bounds_of(prefix)[0]:
-            where = f"everything below {display(prefix)}" if prefix else "everything"
-            self._problems.add(f"lost {where}: {failure.message}")
-        else:
-            # The start of a page is the key before it and a zero byte.
-            self._problems.add(f"lost after key {display(start[:-1])}: {failure.message}")
+        where = f"everything below {display(prefix)}" if prefix else "everything"
+        if start != bounds_of(prefix)[0]:
+            where = (
+                f"after key {display(start[:-1])}"  # the start of a page is the key before it and a zero byte
+            )
+        self._problems.add(f"lost {where}: {failure.message}")
 
     @contextmanager
     def _own_errors(self) -> Iterator[None]:

@@ -63,7 +63,6 @@ class SeveralSources(Source):
         return msgspec.structs.replace(
             main,
             endpoints=tuple(dict.fromkeys(endpoints)),
-            single_revision=len(segments) <= 1,
             segments=tuple(segments),
         )
 

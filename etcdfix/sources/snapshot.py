@@ -204,11 +204,8 @@ class SnapshotSource(Source):
         return SourceDescription(
             type="snapshot",
             path=str(self._path),
-            endpoints=None,
             revision=self._revision,
-            single_revision=True,
             segments=(Segment(from_key="", revision=self._revision),),
-            cluster_id=None,
             sha256=f"sha256:{integrity.sha256}" if integrity.sha256 is not None else None,
             etcd_version=self._etcd_version,
             integrity=sentence,

@@ -119,13 +119,10 @@ class LiveHistory(MemorySource):
     def describe(self) -> SourceDescription:
         return SourceDescription(
             type="etcd",
-            path=None,
             endpoints=("10.0.0.1:2379",),
             revision=self._etcd.revision,
-            single_revision=True,
             segments=(Segment("", self._etcd.revision),),
             cluster_id="abc",
-            sha256=None,
             etcd_version="3.6.14",
         )
 

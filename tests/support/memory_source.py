@@ -60,13 +60,9 @@ class MemorySource(Source):
         return SourceDescription(
             type="snapshot",
             path="memory",
-            endpoints=None,
             revision=REVISION,
-            single_revision=True,
             segments=(Segment("", REVISION),),
-            cluster_id=None,
             sha256="sha256:" + "0" * 64,
-            etcd_version=None,
             integrity="verified",
             limited_to=self._limited_to,
         )

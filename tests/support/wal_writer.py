@@ -309,12 +309,9 @@ class StoreNow(MemorySource):
         """Describe a live etcd."""
         return SourceDescription(
             type="etcd",
-            path=None,
             endpoints=("memory",),
             revision=self._revision,
-            single_revision=True,
             segments=(Segment("", self._revision),),
             cluster_id="c1",
-            sha256=None,
             etcd_version="3.6.0",
         )

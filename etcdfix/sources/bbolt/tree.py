@@ -8,6 +8,7 @@ one child is handed to a callback as an exception *value*, that subtree is skipp
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
 
@@ -213,9 +214,9 @@ class Tree:
         # One byte per page of the file: a set of ids would be twenty times larger for a big database.
         seen = bytearray(self._page_limit)
         root = self._visit(bucket.root, seen)
+        if root is not None and root.is_leaf:
+            yield root
         if root is None or root.is_leaf:
-            if root is not None:
-                yield root
             return
         stack = [self._children(root, backwards=backwards)]
         while stack:
@@ -399,20 +400,15 @@ class Tree:
             chosen = entry.child_id
         return chosen
 
-    def bucket(self, name: bytes, *, parent: Bucket | None = None) -> Bucket | None:
-        """Return a bucket of the root bucket, or of ``parent``; None where there is none of that name.
+    def bucket(self, name: bytes) -> Bucket | None:
+        """Return a bucket of the root bucket; None where there is none of that name.
 
         Raises:
             PageCorrupt: Its place cannot be found, or it has no usable root.
             SnapshotTruncated: Its place lies behind the end of the file.
         """
-        found = self.find(self.root if parent is None else parent, name)
-        if found is None:
-            return None
-        leaf, entry = found
-        if not entry.flags & BUCKET_ELEMENT:
-            return None
-        return self.load_bucket(leaf, entry)
+        found = self.find(self.root, name)
+        return self.load_bucket(*found) if found and found[1].flags & BUCKET_ELEMENT else None
 
     def load_bucket(self, leaf: Page, entry: Entry) -> Bucket:
         """Read a bucket's value: its root page, or the page that lies inline behind the value's 16 bytes.
@@ -428,17 +424,15 @@ class Tree:
         def corrupt(what: str, offset: int) -> PageCorrupt:
             return page_corrupt(leaf.page_id, offset, f"bucket at byte {entry.offset}: {what}")
 
-        if entry.value_end - entry.value_start < BUCKET_VALUE.size:
-            size = entry.value_end - entry.value_start
+        size = entry.value_end - entry.value_start
+        if size < BUCKET_VALUE.size:
             raise corrupt(f"its value has {size} bytes, expected at least 16", entry.value_start)
         root, _ = BUCKET_VALUE.unpack_from(self.image, entry.value_start)
         if root:
             return Bucket(name, root, None)
         offset = entry.value_start + BUCKET_VALUE.size
         if entry.value_end - offset < HEADER_SIZE:
-            raise corrupt(
-                f"its inline page has {entry.value_end - offset} bytes, expected at least 16", offset
-            )
+            raise corrupt("its inline page has fewer than 16 bytes", offset)
         header = PageHeader(*PAGE_HEADER.unpack_from(self.image, offset))
         if header.flags != LEAF_PAGE:
             raise corrupt(f"its inline page has flags {header.flags:#06x}, expected a leaf (2)", offset + 8)
@@ -446,11 +440,10 @@ class Tree:
 
     def bucket_names(self, limit: int = 16) -> list[bytes]:
         """Return the names of up to ``limit`` buckets of the root bucket that can be reached."""
-        names: list[bytes] = []
-        for leaf in self.leaves(self.root):
-            for entry in self.entries(leaf):
-                if entry.flags & BUCKET_ELEMENT:
-                    names.append(self.image[entry.key_start : entry.value_start])
-                    if len(names) >= limit:
-                        return names
-        return names
+        entries = (entry for leaf in self.leaves(self.root) for entry in self.entries(leaf))
+        names = (
+            self.image[entry.key_start : entry.value_start]
+            for entry in entries
+            if entry.flags & BUCKET_ELEMENT
+        )
+        return list(itertools.islice(names, limit))

@@ -127,11 +127,10 @@ class EtcdClient:
         self._current = self._members[0]
         try:
             self._open()
-        except CallFailed as failed:
+        except BaseException as exc:
             self.close()
-            raise failed.failure.as_error() from failed
-        except BaseException:
-            self.close()
+            if isinstance(exc, CallFailed):
+                raise exc.failure.as_error() from exc
             raise
 
     def ask(self, method: ReadMethod, request: Any, *, timeout_seconds: float) -> Pending:
@@ -339,8 +338,7 @@ class EtcdClient:
 
     def current_version(self) -> str:
         """Return the version of the member that is being asked, "" where it did not say."""
-        status = self._current.status
-        return status.version if status is not None else ""
+        return self._current.status.version if self._current.status is not None else ""
 
     def members(self) -> tuple[ClusterMember, ...]:
         """Return the cluster's member list."""
@@ -436,11 +434,7 @@ class EtcdClient:
         if self.cluster_id in {0, cluster_id}:
             self.cluster_id = cluster_id
             return
-        ids = {
-            known.endpoint.text: f"{known.status.cluster_id:x}"
-            for known in self._members
-            if known.status is not None
-        }
+        ids = {status.endpoint: f"{status.cluster_id:x}" for status in self.statuses()}
         if cluster_id:
             ids[member.endpoint.text] = f"{cluster_id:x}"
             listed = ", ".join(f"{endpoint} is {value}" for endpoint, value in ids.items())

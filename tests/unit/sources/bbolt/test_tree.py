@@ -89,10 +89,13 @@ def test_key_that_is_no_bucket_is_not_taken_for_one(tmp_path: Path) -> None:
         writer.finish()
     opened = Opened((tmp_path / "db").read_bytes())
     outer = opened.tree.bucket(b"outer")
-    inner = opened.tree.bucket(b"inner", parent=outer)
-    assert inner is not None
+    assert outer is not None
+    found = opened.tree.find(outer, b"inner")
+    assert found is not None
+    inner = opened.tree.load_bucket(*found)
     assert sum(leaf.count for leaf in opened.tree.leaves(inner)) == len(ITEMS)
-    assert opened.tree.bucket(b"00000", parent=inner) is None
+    opened.tree.root = inner
+    assert opened.tree.bucket(b"00000") is None
 
 
 @pytest.mark.parametrize("has_two_parents", [False, True])

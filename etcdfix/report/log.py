@@ -333,9 +333,9 @@ class BackupList(PublishedReport, frozen=True, kw_only=True):
     def document(self) -> Document:
         """Return what is wrong, what cannot be told, the backups, and what else lies beside them."""
         state, words = {
-            0: (State.OK, "whole"),
+            0: (State.OK, "Everything is whole"),
             1: (State.FINDINGS, "SOMETHING IS WRONG OR MISSING"),
-            3: (State.INCOMPLETE, "nothing is wrong, but etcdfix cannot check everything"),
+            3: (State.INCOMPLETE, "Nothing is wrong, but etcdfix cannot check everything"),
         }[self.exit_code]
         number = (
             f"{counted(len(self.backups), 'backup')}, {self.size} bytes" if self.backups else "no backups"
@@ -348,12 +348,17 @@ class BackupList(PublishedReport, frozen=True, kw_only=True):
         others = [(other.reason, other.message, other.path or "") for other in self.others]
         places = [word for path in self.directories for word in ("--backup-dir", path)]
         prune = ("--audit-log", self.audit_log, "--older-than", "90d", "--reason", "TEXT", "--dry-run")
-        remove = Step("Remove old backups", Command(("etcdfix", "log", "prune", *places, *prune)))
+        step = None
+        if self.findings:
+            verify = Command(("etcdfix", "log", "verify", self.audit_log))
+            step = Step("Check the audit log. Keep every file until you know what happened to it", verify)
+        elif any(one.outcome not in {None, "open"} for one in self.backups):
+            step = Step("Remove old backups", Command(("etcdfix", "log", "prune", *places, *prune)))
         return Document(
-            status=Status(state, f"{words}, {number}: {', '.join(self.directories)}"),
+            status=Status(state, f"{words}: {number}: {', '.join(self.directories)}"),
             about=Facts(facts=[("audit log", f"compared with {compared}{pruned}")]),
             stakes=[told] if secrets else [],
-            next=remove if any(one.outcome not in {None, "open"} for one in self.backups) else None,
+            next=step,
             sections=[
                 Table(columns=_FINDINGS, rows=found, noun="finding", brief=12),
                 _backups("HOLDS", [one.row(one.holds) for one in self.backups]),

@@ -72,7 +72,7 @@ class TestList:
         assert {row["outcome"] for row in found["backups"]} == {"deleted"}
         _, out, err = backup(capfd, ground, "backups")
         assert err == ""
-        assert out.startswith("whole, 8 backups, ")
+        assert out.startswith("Everything is whole: 8 backups, ")
         assert "PLAINTEXT SECRETS: 2." in out
         assert out.index("PLAINTEXT SECRET  ") < out.index("plaintext  ")
         assert len(out.splitlines()) <= 24
@@ -168,7 +168,7 @@ class TestList:
         assert said == {
             (name, "listed", "open"), (away, "another-log", None), ("y" + away, "unconfirmed", None),
         }  # fmt: skip
-        assert "nothing is wrong, but" in backup(capfd, ground, "backups")[1]
+        assert "Nothing is wrong, but" in backup(capfd, ground, "backups")[1]
 
     def test_a_directory_that_was_not_named(self, capfd: Captured, ground: Ground) -> None:
         ground.change()

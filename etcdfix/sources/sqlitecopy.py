@@ -52,7 +52,7 @@ _JUST_A_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_C
 
 
 class _Seen(NamedTuple):
-    """What tells whether a database was written to while it was copied."""
+    """What tells whether a database was written to while it was copied; b"" and None for a file that is not there."""
 
     inode: tuple[int, int]
     log_header: bytes
@@ -166,7 +166,10 @@ class SQLiteCopy(Closing):
             if last_commit <= self.log_pages:
                 break
             if self.log_pages == broke_off:
-                self.log_fault = self._fault(last_commit)
+                where = f"behind page {self.log_pages} of {last_commit}"
+                if last_commit == _NO_LOG_AT_ALL:
+                    where = "from its start"
+                self.log_fault = f"its -wal is damaged {where}: what was written from there on is missing"
                 break
             broke_off = self.log_pages
         return seen
@@ -197,12 +200,6 @@ class SQLiteCopy(Closing):
                     last = number
         return last
 
-    def _fault(self, last_commit: int) -> str:
-        if last_commit == _NO_LOG_AT_ALL:
-            return "what lies beside it as its -wal is no log of SQLite: what was written last is missing"
-        where = f"behind page {self.log_pages} of {last_commit}"
-        return f"its -wal is damaged {where}: what was written from there on is missing"
-
     def _look(self) -> _Seen:
         try:
             with open_regular(self._real) as file:
@@ -211,26 +208,25 @@ class SQLiteCopy(Closing):
             raise NotAKineFile(f"{self._path}: {exc.strerror or exc}") from exc
         _require_sqlite(self._path, header)
         _, log_header = self._look_beside(_LOG)
-        journal, _ = self._look_beside(_JOURNAL)
+        journal, content = self._look_beside(_JOURNAL)
         return _Seen(
             inode=(status.st_dev, status.st_ino),
             log_header=log_header,
-            journal=journal,
+            journal=journal if content else None,
             written=None if log_header else (status.st_size, status.st_mtime_ns),
             with_log=header[18] == _WRITTEN_WITH_LOG,
         )
 
     def _look_beside(self, suffix: str) -> tuple[tuple[int, int, int] | None, bytes]:
-        """Return number, size and time of a file beside the database, and how it begins; None and b"" for nothing."""
+        """Return number, size and time of a file beside the database, and how it begins."""
         try:
             with open_regular(self._real + suffix, follow=False) as file:
                 status = os.fstat(file.fileno())
-                beginning = file.read(_LOG_HEADER_SIZE)
+                return (status.st_ino, status.st_size, status.st_mtime_ns), file.read(_LOG_HEADER_SIZE)
         except FileNotFoundError:
             return None, b""
         except OSError as exc:
             raise SourceError(f"{self._path}{suffix}: {exc.strerror or exc}") from exc
-        return ((status.st_ino, status.st_size, status.st_mtime_ns) if beginning else None), beginning
 
     def _copy_file(self, source: str, target: Path) -> None:
         try:
@@ -265,14 +261,14 @@ def _locked_directory() -> tuple[Path, int]:
             descriptor = os.open(directory, _JUST_A_DIRECTORY)
         except FileNotFoundError:
             continue  # taken away as one that was left, before it was locked
+        taken = False
         try:
             _lock(descriptor)
         except BlockingIOError:
-            os.close(descriptor)  # likewise, this very moment
-            continue
+            taken = True  # likewise, this very moment
         except OSError:
             return Path(directory), descriptor  # no locks there, so nobody takes anything away either
-        if os.path.lexists(directory):  # who takes one away has its lock
+        if not taken and os.path.lexists(directory):  # who takes one away has its lock
             return Path(directory), descriptor
         os.close(descriptor)
 
@@ -302,10 +298,8 @@ def _require_sqlite(path: Path, header: bytes) -> None:
     if header.startswith(SQLITE_MAGIC) and len(header) == _HEADER_SIZE:
         return
     what, hint = "no SQLite database", "on k3s it is /var/lib/rancher/k3s/server/db/state.db"
-    if not header:
-        what = "empty"
-    elif header.startswith(SQLITE_MAGIC):
-        what = "a SQLite database that ends within its header"
+    if SQLITE_MAGIC.startswith(header[: len(SQLITE_MAGIC)]):
+        what = "empty" if not header else "a SQLite database that ends within its header"
     elif header[16:20] == _BBOLT_MAGIC:
         what, hint = "a database file of etcd", "name it with --snapshot FILE"
     elif header.startswith(_GZIP_MAGIC):

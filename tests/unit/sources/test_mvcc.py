@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import StoredValue
 from etcdfix.sources import pages as module
-from etcdfix.sources import sortedruns
 from etcdfix.sources.bbolt.page import read_metas
 from etcdfix.sources.bbolt.tree import Damage, Tree
 from etcdfix.sources.keyvalue import key_and_mod_revision, parse_as_written, parse_key_value
@@ -140,20 +139,6 @@ def test_bucket_flag_inside_the_key_bucket_is_no_revision() -> None:
     assert "a key of 17 bytes is no revision" in opened.damages[0]
 
 
-def test_build_can_be_tried_again_after_the_disk_was_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = Opened(HISTORY)
-    with monkeypatch.context() as patch:
-        patch.setattr(SortedRecords, "finish", lambda _: _raise(SourceError("full")))
-        with pytest.raises(SourceError, match="full"):
-            opened.current()
-    assert opened.current() == Opened(HISTORY).current()
-    assert opened.history(b"/c") == [(8, 2, b"7")]
-
-
-def _raise(error: Exception) -> None:
-    raise error
-
-
 def test_places_of_a_page_lead_to_its_values() -> None:
     opened = Opened(HISTORY)
     (page,) = opened.index.pages(b"")
@@ -274,19 +259,6 @@ def test_ranges(records: list[bytes], limits: dict[str, int], lower: bytes, uppe
     held = filled(records, batch=500, **limits)
     expected = [record for record in sorted(records) if record >= lower and (upper is None or record < upper)]
     assert read(held, lower, upper) == expected
-    held.close()
-
-
-@pytest.mark.parametrize("limits", [{}, {"max_records": 1000}])
-def test_sample_comes_from_all_over(
-    records: list[bytes], limits: dict[str, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sortedruns, "_BLOCK_BYTES", 200)
-    held = filled(records, batch=100, **limits)
-    sample = [record for block in held.sample() for record in block]
-    assert sample == sorted(sample)
-    assert set(sample) < set(records)
-    assert (sample[0], sample[-1] > b"004800") == (min(records), True)
     held.close()
 
 

@@ -11,8 +11,6 @@ from etcdfix.wire.descriptors import ZERO_OR_ONE, ReadMethod, WireField, build_p
 from etcdfix.wire.etcd import (
     ALARM,
     AUTHENTICATE,
-    EVENT_DELETE,
-    EVENT_PUT,
     LEASE_TIME_TO_LIVE,
     MEMBER_LIST,
     RANGE,
@@ -30,56 +28,6 @@ from tests.support.bbolt_writer import varint
 from tests.support.wal_writer import as_apiserver, put, request
 
 HEADER = number(1, 2**64 - 1) + number(2, 5) + number(3, 42) + number(4, 6)
-
-
-def test_a_range_request_as_it_travels() -> None:
-    request = message("RangeRequest")(key=b"a", range_end=b"b", limit=500, revision=7, count_only=True)
-    assert request.SerializeToString() == (
-        block(1, b"a") + block(2, b"b") + number(3, 500) + number(4, 7) + number(9, 1)
-    )
-    more = message("RangeRequest")(serializable=True, keys_only=True)
-    assert more.SerializeToString() == number(7, 1) + number(8, 1)
-
-
-def test_a_range_response_as_it_travels() -> None:
-    record = (
-        block(1, b"k") + number(2, 3) + number(3, 9) + number(4, 2) + block(5, b"\xff\x00") + number(6, 77)
-    )
-    found = message("RangeResponse").FromString(
-        block(1, HEADER) + block(2, record) + block(2, record) + number(3, 1) + number(4, 12)
-    )
-    assert (found.header.cluster_id, found.header.member_id) == (2**64 - 1, 5)
-    assert (found.header.revision, found.header.raft_term) == (42, 6)
-    assert (len(found.kvs), found.more, found.count) == (2, True, 12)
-    value = found.kvs[1]
-    assert (value.key, value.value, value.lease) == (b"k", b"\xff\x00", 77)
-    assert (value.create_revision, value.mod_revision, value.version) == (3, 9, 2)
-
-
-def test_watch_messages_as_they_travel() -> None:
-    create = message("WatchCreateRequest")(key=b"k", start_revision=4)
-    assert message("WatchRequest")(create_request=create).SerializeToString() == block(
-        1, block(1, b"k") + number(3, 4)
-    )
-    progress = message("WatchRequest")(progress_request=message("WatchProgressRequest")())
-    assert progress.SerializeToString() == block(3, b"")
-    tombstone = number(1, 1) + block(2, block(1, b"k") + number(3, 8))
-    found = message("WatchResponse").FromString(
-        block(1, HEADER)
-        + number(3, 1)
-        + number(4, 1)
-        + number(5, 6)
-        + block(6, b"why")
-        + block(11, tombstone)
-    )
-    assert (found.created, found.canceled, found.compact_revision, found.cancel_reason) == (
-        True,
-        True,
-        6,
-        "why",
-    )
-    assert (found.events[0].type, found.events[0].kv.mod_revision) == (EVENT_DELETE, 8)
-    assert message("Event").FromString(block(2, b"")).type == EVENT_PUT
 
 
 def test_an_alarm_request_can_only_ask() -> None:

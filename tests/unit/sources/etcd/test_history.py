@@ -119,17 +119,6 @@ def test_the_first_question_is_refused(etcd: ScriptedEtcd) -> None:
     assert etcd.requests(WATCH) == []
 
 
-@pytest.mark.parametrize(
-    ("version", "in_order"),
-    [
-        ("3.4.40", False), ("3.5.7", False), ("3.5.8", True), ("3.5.21", True), ("3.6.0-rc.1", True),
-        ("4.0.0", True), ("", False), ("unknown", False),
-    ],
-)  # fmt: skip
-def test_which_versions_answer_in_order(version: str, in_order: bool) -> None:
-    assert history_module._answers_in_order(version) is in_order
-
-
 def superseded_of(
     server: ScriptedEtcd, *, until: int | None = None, prefix: bytes = b""
 ) -> list[tuple[bytes, bytes]]:

@@ -124,10 +124,6 @@ def test_a_compare_tells_the_revision_of_the_write_before_it() -> None:
     assert claims_of(records, 100, one_run) == [Claim(1, 20), Claim(5, 25), Claim(12, 40)]
 
 
-def test_of_two_writes_that_want_the_same_revision_nothing_is_told() -> None:
-    assert claims_of([record(1, 7), record(2, 9), record(3, 9), record(4, 12)], 100, one_run) == [Claim(1, 9)]
-
-
 def test_nothing_is_told_by_what_was_not_agreed_on_across_a_gap_or_of_either_branch() -> None:
     records = [record(1, 7), record(2, 9)]
     assert claims_of(records, 1, one_run) == []
@@ -141,12 +137,6 @@ def test_between_two_claims_that_leave_no_room_each_revision_is_known() -> None:
     assert [points.revision(entry) for entry in range(1, 6)] == [10, 11, 12, 13, 14]
 
 
-def test_where_one_was_refused_the_others_lie_between() -> None:
-    points = Points(trace("xxxxx"), [Claim(1, 10), Claim(5, 13)])
-    assert (points.revision(3), points.bounds(3)) == (None, (11, 12))
-    assert (points.revision(5), points.bounds(5)) == (13, (13, 13))
-
-
 def test_a_claim_that_does_not_fit_the_others_is_dropped() -> None:
     # The first write of the log had failed, and the revision is older than the log.
     points = Points(trace("xxxxxx"), [Claim(1, 3), Claim(2, 20), Claim(3, 21), Claim(5, 23)])
@@ -158,24 +148,6 @@ def test_a_claim_that_does_not_fit_the_others_is_dropped() -> None:
     assert points.fits(Claim(6, 24))
     assert points.fits(Claim(5, 23))
     assert not points.fits(Claim(5, 22))
-
-
-def test_two_claims_for_one_entry_are_none() -> None:
-    points = Points(trace("xx"), [Claim(1, 5), Claim(1, 6), Claim(2, 7)])
-    assert (points.revision(1), points.revision(2), points.newest) == (None, 7, 7)
-
-
-def test_without_claims_nothing_is_known() -> None:
-    points = Points(trace("xx"), [])
-    assert (points.revision(1), points.bounds(2), points.newest) == (None, (0, None), None)
-    assert points.fits(Claim(1, 5))
-
-
-def test_revisions_that_do_not_grow_contradict_each_other() -> None:
-    points = Points(trace("x..x"), [Claim(1, 9), Claim(2, 9), Claim(4, 10)])
-    assert points.revision(4) == 10
-    assert points.revision(1) is None
-    assert Points(trace("xxx"), [Claim(1, 9)]).bounds(3) == (10, 11)
 
 
 @pytest.fixture

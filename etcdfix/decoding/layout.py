@@ -11,7 +11,7 @@ from typing import Final
 
 from etcdfix.decoding.recognise import PROTOBUF_MAGIC
 from etcdfix.golang.goquote import withheld
-from etcdfix.model.model import Part
+from etcdfix.model.model import ValuePart
 from etcdfix.wire.varint import read_varint
 
 _CBOR_TAG: Final = b"\xd9\xd9\xf7"
@@ -21,13 +21,13 @@ _TYPE_FIELDS: Final = {1: "apiVersion", 2: "kind"}
 _NAME: Final = re.compile(rb"[A-Za-z0-9./-]{1,253}")
 
 
-def plaintext_layout(data: bytes) -> list[Part]:
+def plaintext_layout(data: bytes) -> list[ValuePart]:
     """Return the parts of a plaintext in order, as far as its own lengths lead."""
     if data.startswith(PROTOBUF_MAGIC):
-        return [Part(0, len(PROTOBUF_MAGIC), "magic", "k8s and a zero byte: protobuf"), *_message(data)]
+        return [ValuePart(0, len(PROTOBUF_MAGIC), "magic", "k8s and a zero byte: protobuf"), *_message(data)]
     if not data:
         return []
-    return [Part(0, len(data), "text" if _is_text(data) else "bytes", _words(data))]
+    return [ValuePart(0, len(data), "text" if _is_text(data) else "bytes", _words(data))]
 
 
 def _is_text(data: bytes) -> bool:
@@ -48,7 +48,7 @@ def _words(data: bytes) -> str:
     return f"begins as no known encoding does{near}"
 
 
-def _message(data: bytes) -> Iterator[Part]:
+def _message(data: bytes) -> Iterator[ValuePart]:
     at = len(PROTOBUF_MAGIC)
     while at < len(data):
         begin = at
@@ -56,19 +56,19 @@ def _message(data: bytes) -> Iterator[Part]:
             tag, at = read_varint(data, at)
             length, at = read_varint(data, at)
         except ValueError:
-            yield Part(begin, len(data) - begin, "rest", "no field of the envelope begins here")
+            yield ValuePart(begin, len(data) - begin, "rest", "no field of the envelope begins here")
             return
         number = tag >> 3
         if tag & 7 != 2 or number not in _FIELDS:
-            yield Part(begin, len(data) - begin, "rest", "no field that the envelope has")
+            yield ValuePart(begin, len(data) - begin, "rest", "no field that the envelope has")
             return
         end = at + length
         if end > len(data):
             what = f"says {length} bytes, {len(data) - at} are left"
-            yield Part(begin, len(data) - begin, _FIELDS[number], what)
+            yield ValuePart(begin, len(data) - begin, _FIELDS[number], what)
             return
         detail = _type(data[at:end]) if number == 1 else f"length: {length}"
-        yield Part(begin, end - begin, _FIELDS[number], detail)
+        yield ValuePart(begin, end - begin, _FIELDS[number], detail)
         at = end
 
 

@@ -52,7 +52,7 @@ class Candidate(NamedTuple):
     begin: int = 0
 
 
-class Place(msgspec.Struct, frozen=True):
+class BodyOffsets(msgspec.Struct, frozen=True):
     """What a value's envelope says of where its body begins.
 
     Attributes:
@@ -67,7 +67,7 @@ class Place(msgspec.Struct, frozen=True):
     name_may_go_on: bool
 
 
-def place_of(data: bytes, transformers: Transformers) -> Place | None:
+def body_offsets_of(data: bytes, transformers: Transformers) -> BodyOffsets | None:
     """Return where the body of a value may begin; None where no API server is known to write its envelope."""
     envelope = parse_envelope(data, transformers.names)
     if envelope is None or not envelope.known:
@@ -88,11 +88,11 @@ def place_of(data: bytes, transformers: Transformers) -> Place | None:
         elif at - begin > _LONGEST_NAME:
             break
     too_short = len(data) - first < facts.least_size
-    return Place(facts, tuple(bodies), too_short, name_may_go_on=envelope.name_may_go_on)
+    return BodyOffsets(facts, tuple(bodies), too_short, name_may_go_on=envelope.name_may_go_on)
 
 
 def local_candidates(
-    data: bytes, place: Place, own: ResourceTransformers, transformers: Transformers
+    data: bytes, place: BodyOffsets, own: ResourceTransformers, transformers: Transformers
 ) -> Iterator[Candidate]:
     """Yield every local key to look at a value with: first those that it names, then all others, once each."""
     provider = place.facts.provider

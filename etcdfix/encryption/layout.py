@@ -19,7 +19,7 @@ from etcdfix.encryption.kms.envelopes import (
 )
 from etcdfix.encryption.kms.transformer import INFO_SIZE
 from etcdfix.encryption.providers import aesgcm, local_provider
-from etcdfix.model.model import Part, key_id_digest
+from etcdfix.model.model import ValuePart, key_id_digest
 from etcdfix.model.providers import ENCRYPTED_PREFIX
 
 _LONGEST_NAME: Final = 253
@@ -36,12 +36,12 @@ _ENDS_EARLY: Final = "ends early"
 _GCM_SIZE: Final = aesgcm.NONCE_SIZE + aesgcm.TAG_SIZE
 
 
-def envelope_layout(data: bytes, known_names: Collection[str] = ()) -> list[Part]:
+def envelope_layout(data: bytes, known_names: Collection[str] = ()) -> list[ValuePart]:
     """Return the parts of an encrypted value in order, without gaps; empty for one that is not encrypted."""
     envelope = parse_envelope(data, known_names)
     if envelope is None:
         return []
-    parts = [Part(0, len(ENCRYPTED_PREFIX), "prefix", "k8s:enc:")]
+    parts = [ValuePart(0, len(ENCRYPTED_PREFIX), "prefix", "k8s:enc:")]
     if not envelope.known:
         what = "no envelope that is known begins so"
         return [*parts, _rest(data, len(ENCRYPTED_PREFIX), "unknown", what)]
@@ -54,9 +54,11 @@ def envelope_layout(data: bytes, known_names: Collection[str] = ()) -> list[Part
     if envelope.name_may_go_on:
         detail += " (it may be longer: text and another colon follow)"
     parts += [
-        Part(provider, len(envelope.provider) + 1, "provider", envelope.provider),
-        Part(version, len(envelope.version) + 1, "version", envelope.version),
-        Part(name, envelope.body_offset - name, "provider name" if facts.under_kms else "key name", detail),
+        ValuePart(provider, len(envelope.provider) + 1, "provider", envelope.provider),
+        ValuePart(version, len(envelope.version) + 1, "version", envelope.version),
+        ValuePart(
+            name, envelope.body_offset - name, "provider name" if facts.under_kms else "key name", detail
+        ),
     ]
     start = envelope.body_offset
     if facts.under_kms:
@@ -68,20 +70,20 @@ def envelope_layout(data: bytes, known_names: Collection[str] = ()) -> list[Part
     return parts
 
 
-def _part(data: bytes, offset: int, end: int, name: str, detail: str = "") -> Part:
+def _part(data: bytes, offset: int, end: int, name: str, detail: str = "") -> ValuePart:
     content = data[offset:end]
     if len(content) >= _FEW_ZEROES and not any(content):
         detail = f"{detail}, all zero" if detail else "all zero"
-    return Part(offset, end - offset, name, detail)
+    return ValuePart(offset, end - offset, name, detail)
 
 
-def _rest(data: bytes, offset: int, name: str, detail: str) -> Part:
+def _rest(data: bytes, offset: int, name: str, detail: str) -> ValuePart:
     return _part(data, offset, len(data), name, detail)
 
 
 def _sealed(
     data: bytes, start: int, end: int, parts: tuple[tuple[str, int], ...], least: int = _GCM_SIZE
-) -> Iterator[Part]:
+) -> Iterator[ValuePart]:
     """Yield what a cipher makes: parts of fixed size, and the one that takes the rest."""
     if end - start < least:
         yield _part(data, start, end, "body", f"{_ENDS_EARLY}: at least {least} bytes are needed")
@@ -93,20 +95,20 @@ def _sealed(
         start = there
 
 
-def _v1_parts(data: bytes, start: int) -> Iterator[Part]:
+def _v1_parts(data: bytes, start: int) -> Iterator[ValuePart]:
     try:
         wrapped, _ = parse_v1_body(data[start:])
     except KMSEnvelopeInvalid:
         yield _rest(data, start, "body", "the length of the wrapped data key runs past the end")
         return
     size = len(wrapped.ciphertext)
-    yield Part(start, 2, "length", f"of the wrapped data key: {size}")
+    yield ValuePart(start, 2, "length", f"of the wrapped data key: {size}")
     yield _part(data, start + 2, start + 2 + size, "wrapped data key")
     # Until release 1.24 it was CBC, and nothing in the value says which.
     yield from _sealed(data, start + 2 + size, len(data), aesgcm.PARTS)
 
 
-def _v2_parts(data: bytes, start: int) -> Iterator[Part]:
+def _v2_parts(data: bytes, start: int) -> Iterator[ValuePart]:
     try:
         seeded = parse_encrypted_object(data[start:]).seeded
     except KMSEnvelopeInvalid:
@@ -119,17 +121,17 @@ def _v2_parts(data: bytes, start: int) -> Iterator[Part]:
             at, size = end, end - content
             name = _V2_FIELDS.get(number, f"field {number}")
             if isinstance(value, int):
-                yield Part(
+                yield ValuePart(
                     begin, end - begin, name, _SOURCE_TYPES.get(value, "not known") if number == 5 else ""
                 )
             elif number == 1:
-                yield Part(begin, content - begin, name, f"length: {size}")
+                yield ValuePart(begin, content - begin, name, f"length: {size}")
                 info = (("info", INFO_SIZE),) if seeded else ()
                 least = _GCM_SIZE + INFO_SIZE * seeded
                 yield from _sealed(data, content, end, info + aesgcm.PARTS, least)
             elif number == 2:
                 digest = key_id_digest(value.decode(errors="ignore"))
-                yield Part(begin, end - begin, name, f"{size} bytes, {digest}")
+                yield ValuePart(begin, end - begin, name, f"{size} bytes, {digest}")
             else:
                 yield _part(data, begin, end, name, f"{size} bytes")
     if at < len(data):

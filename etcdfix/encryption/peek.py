@@ -21,10 +21,10 @@ import msgspec
 
 from etcdfix.encryption.candidates import (
     Candidate,
+    body_offsets_of,
     kms_candidates,
     local_candidates,
     parsed_v2,
-    place_of,
     recalled,
 )
 from etcdfix.encryption.cipher import Cipher, Flip, turned
@@ -95,19 +95,10 @@ def peek(
     """Look at a value without its tag and padding, with every key that could have written it.
 
     First come the keys that the value names in its resource's own rule, then every other key of the configuration.
-    A KMS value has been read with ``transformers`` before.
-
-    Args:
-        transformers: Every rule of the configuration.
-        resource: The resource that the value belongs to.
-        data: The stored value.
-        etcd_key: Where it is stored.
-        structures: Starts that API servers write.
-        look: Says what a plaintext holds.
-        other_keys: The same etcd key under other storage prefixes, under which it may have been written.
-        thorough: Also find out what was damaged.
+    A KMS value has been read with ``transformers`` before. ``other_keys`` is its etcd key under other storage prefixes.
+    A thorough look also finds out what was damaged.
     """
-    place = place_of(data, transformers)
+    place = body_offsets_of(data, transformers)
     if place is None:
         return Peek(PeekState.NOT_POSSIBLE)
     own = transformers.for_resource(resource)

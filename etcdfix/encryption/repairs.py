@@ -48,7 +48,6 @@ class Rewrite(NamedTuple):
     """Other bytes of a stored value.
 
     Attributes:
-        value: All of them.
         words: Where, for people; nothing of the value.
     """
 
@@ -140,13 +139,8 @@ def rewrites(
 ) -> Iterator[Rewrite]:
     """Yield what a value may have been, under the keys that it names in its resource's own rule.
 
-    What is under AES-CBC is not searched here, since no tag tells where a bit flipped.
-
-    Args:
-        data: The stored value; a KMS value has been read with ``own`` before.
-        etcd_key: Where it is stored.
-        own: What serves its resource.
-        undone: What a thorough look found.
+    What is under AES-CBC is not searched here, since no tag tells where a bit flipped. A KMS value has been read with
+    ``own`` before. ``undone`` is what a thorough look found.
     """
     yield from prefix_rewrites(data, own, plugins=True)
     if undone is not None and undone.what is Undone.TEXT_MODE:

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.encryption.candidates import Candidate, local_candidates, place_of
+from etcdfix.encryption.candidates import Candidate, body_offsets_of, local_candidates
 from etcdfix.encryption.cipher import Cipher
 from etcdfix.encryption.known_starts import NOISE_SIZE, START_SIZE_CBC, LookInto, RecognisedStart, Structures
 from etcdfix.encryption.peek import surest
@@ -98,7 +98,7 @@ class SameLook:
         So it is under KMS, where the end of the envelope is in doubt, and where the right key does not open the value,
         or something else comes out than the object of its etcd key: what was damaged is to be found for each alone.
         """
-        place = place_of(data, transformers) if _is_certain(data, body) else None
+        place = body_offsets_of(data, transformers) if _is_certain(data, body) else None
         if place is None or place.facts.under_kms:
             return None
         candidates = list(local_candidates(data, place, transformers.for_resource(resource), transformers))

@@ -19,7 +19,7 @@ from etcdfix.examine.spool import Spool
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.deletability import FAILED
 from etcdfix.examine.verdicts.examination import Examination, KeyName
-from etcdfix.examine.verdicts.kinds import Kinds, Part
+from etcdfix.examine.verdicts.kinds import AlikeExaminations, CompactExamination
 from etcdfix.inputs.temporary import temporary_directory
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import Outcome, StoredValue
@@ -54,8 +54,8 @@ class _Aside:
     """Examinations that were set aside, in the order in which they came; what many have in common is kept once."""
 
     def __init__(self) -> None:
-        self._spool = Spool(Part)
-        self._kinds = Kinds()
+        self._spool = Spool(CompactExamination)
+        self._kinds = AlikeExaminations()
         self._first: Examination | None = None
         self.gains: dict[int, bool] = {}
         self.kind: int | None = None
@@ -72,13 +72,13 @@ class _Aside:
         Raises:
             OSError: There is no room for it.
         """
-        self._spool.append(self._kinds.part(found))
+        self._spool.append(self._kinds.compact(found))
 
     def peek(self) -> Examination:
         """Return the first that has not been dropped yet; there must be one."""
         if self._first is None:
             part = self._spool.peek()
-            self.kind, self._first = part.kind, self._kinds.whole(part)
+            self.kind, self._first = part.kind, self._kinds.expand(part)
         return self._first
 
     def drop(self) -> None:

@@ -257,7 +257,7 @@ class Evidence(msgspec.Struct, frozen=True, gc=False):
     detail: str = ""
 
 
-class Part(NamedTuple):
+class ValuePart(NamedTuple):
     """A part of a value, as it is laid out; nothing of its contents that is secret.
 
     Attributes:

@@ -16,7 +16,7 @@ from etcdfix.examine.verdicts.examination import Examination, KeyName
 from etcdfix.examine.verdicts.key_loss import THE_KEY, KeyCounter, KeyDoubt
 from etcdfix.examine.verdicts.observation import Observation
 from etcdfix.model.errors import EndedEarly, SourceError
-from etcdfix.model.model import Attempt, FailureReason, Part
+from etcdfix.model.model import Attempt, FailureReason, ValuePart
 from etcdfix.model.providers import IDENTITY
 from etcdfix.model.storagekey import StorageCodec
 from etcdfix.report.explain import AttemptResult, KeyAttempt, LayoutPart, Siblings, Where
@@ -31,7 +31,7 @@ def _layout_of(examiner: Examiner, found: Examination) -> list[LayoutPart]:
     """Return the parts of a stored value, then those of what it decrypts to; of other programs' keys the size alone."""
     value = found.stored.value
     if found.directory.codec is StorageCodec.NOT_AN_OBJECT:
-        return _told(Where.STORED, [Part(0, len(value), "bytes", "not of an object of the API")])
+        return _told(Where.STORED, [ValuePart(0, len(value), "bytes", "not of an object of the API")])
     if not value.startswith(_ENCRYPTED):
         return _told(Where.STORED, plaintext_layout(value))
     names = examiner.transformers.names if examiner.transformers is not None else ()
@@ -40,7 +40,7 @@ def _layout_of(examiner: Examiner, found: Examination) -> list[LayoutPart]:
     return stored + (_told(Where.DECRYPTED, plaintext_layout(plaintext)) if plaintext is not None else [])
 
 
-def _told(where: Where, parts: Iterable[Part]) -> list[LayoutPart]:
+def _told(where: Where, parts: Iterable[ValuePart]) -> list[LayoutPart]:
     return [LayoutPart(where, *part) for part in parts]
 
 

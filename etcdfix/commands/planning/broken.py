@@ -12,7 +12,7 @@ from etcdfix.examine.maybe_newer import NOT_THE_OBJECT, Similarity, SimilarValue
 from etcdfix.examine.spool import Spool
 from etcdfix.examine.verdicts.deletability import FAILED, Deletability, deletability_of
 from etcdfix.examine.verdicts.examination import Examination
-from etcdfix.examine.verdicts.kinds import Kinds, Part
+from etcdfix.examine.verdicts.kinds import AlikeExaminations, CompactExamination
 from etcdfix.graph.assess import came_out
 from etcdfix.inputs.temporary import temporary_directory
 from etcdfix.model.errors import SourceError
@@ -40,7 +40,7 @@ class Broken(NamedTuple):
 
 
 class _Spooled(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    part: Part
+    part: CompactExamination
     value_sha256: str
     similarity: Similarity | None
     closed: bool
@@ -59,7 +59,7 @@ class BrokenObjects:
     ) -> None:
         self._reported, self._similar, self._is_saved = reported, similar, is_saved
         self._seen = bytearray(len(reported))
-        self._kept, self._kinds = Spool(_Spooled), Kinds()
+        self._kept, self._kinds = Spool(_Spooled), AlikeExaminations()
         self._left_out = SortedRows(LeftOut)
         self.not_in_report = 0
         self.only_in_memory: Counter[GroupResource] = Counter()
@@ -87,7 +87,7 @@ class BrokenObjects:
         stored = msgspec.structs.replace(found.stored, value=b"")
         bare = msgspec.structs.replace(found, decoded=None, stored=stored)
         try:
-            self._kept.append(_Spooled(self._kinds.part(bare), value, similarity, not came_out(found)))
+            self._kept.append(_Spooled(self._kinds.compact(bare), value, similarity, not came_out(found)))
         except OSError as exc:
             text = f"temporary file for broken objects, in {temporary_directory()}: {exc.strerror or exc}"
             raise SourceError(text, hint="point TMPDIR at a directory with more room") from exc
@@ -113,7 +113,7 @@ class BrokenObjects:
             if not seen:
                 self._leave_out(self._reported.key(number), *why)
         for one in self._kept.drain():
-            found = self._kinds.whole(one.part)
+            found = self._kinds.expand(one.part)
             counts = self._similar.of(found, one.similarity)
             if counts.points_at_us and not in_our_tables(found):
                 self._leave_out(found.stored.key, "newer-than-known", f"{counts}: that is {NOT_THE_OBJECT}")

@@ -20,7 +20,7 @@ from etcdfix.examine.readable_revision import Sought
 from etcdfix.examine.verdicts.deletability import FAILED
 from etcdfix.examine.verdicts.examination import Examination, PlainCount
 from etcdfix.examine.verdicts.key_loss import KeyCounter
-from etcdfix.examine.verdicts.kinds import Kinds, Part
+from etcdfix.examine.verdicts.kinds import AlikeExaminations, CompactExamination
 from etcdfix.examine.verdicts.severity import stake_of
 from etcdfix.model.model import Evidence, Outcome, ReadableRevision, digest_of
 from etcdfix.model.storagekey import display
@@ -55,7 +55,7 @@ class _Waiting(msgspec.Struct, frozen=True, array_like=True, gc=False):
         baseline: The baseline knows it.
     """
 
-    part: Part
+    part: CompactExamination
     value_size: int
     value_sha256: str
     evidence: tuple[Evidence, ...]
@@ -76,7 +76,7 @@ class FindingPipeline:
     def __init__(self, source: Source, examiner: Examiner, request: ScanRequest) -> None:
         self._request, self._closer = request, CloserLook(source, examiner, request)
         self._tally = Tally(past=request.run.of_the_past or source.describe().type != "etcd")
-        self._keys, self._kinds, self._losses = KeyCounter(), Kinds(), KeyLosses(request.run)
+        self._keys, self._kinds, self._losses = KeyCounter(), AlikeExaminations(), KeyLosses(request.run)
         self._groups = Groups()
         self._statuses = Statuses(request.layout, request.scope.namespaces)
         self._sorted = SortedRows(_Waiting)
@@ -127,7 +127,7 @@ class FindingPipeline:
         stored, baseline = found.stored, self._request.baseline
         bare = msgspec.structs.replace(found, stored=msgspec.structs.replace(stored, value=b""))
         row = _Waiting(
-            self._kinds.part(bare),
+            self._kinds.compact(bare),
             len(stored.value),
             digest_of(stored.value),
             self._closer.evidence_of(found, sought),
@@ -147,7 +147,7 @@ class FindingPipeline:
         if self._rows is None:
             self._rows = self._sorted.finish()
         for row in self._rows:
-            yield row, with_evidence(self._kinds.whole(row.part), row.evidence)
+            yield row, with_evidence(self._kinds.expand(row.part), row.evidence)
 
     def count(self) -> Summary:
         """Return all counts, once every value was taken; without groups.

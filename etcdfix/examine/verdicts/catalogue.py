@@ -16,8 +16,6 @@ class CauseInfo(msgspec.Struct, frozen=True):
     """What the catalogue says of one cause.
 
     Attributes:
-        outcomes: Outcomes it can come with.
-        title: A few words for a table.
         meaning: What happened, for a person who has never seen it.
         proof: What the tool checked before it said so.
         curable_by_configuration: Changing the configuration makes the object readable again; deletion of

@@ -40,7 +40,6 @@ class Ruling(NamedTuple):
     """Why a value does not open.
 
     Attributes:
-        damage: Whether the value is proven wrong.
         open: More could be found: by a thorough look, or once the values around it have been seen.
         shown_by_itself: Damage that is likely rests on the value, or on earlier ones of its etcd key, and on no others.
     """

@@ -32,13 +32,9 @@ class Examination(msgspec.Struct, frozen=True, gc=False):
     """The result for one key. Holds stored bytes, never plaintext.
 
     Attributes:
-        stored: The record as the source gave it.
-        namespace: Namespace in the key; "" for none.
         transformer: What opened the value, else what its envelope names; "" where neither is known.
-        opened: The value decrypted (or was plain).
         stale: Opened, but not written with today's write key.
         kms_key_id: KMS key id in the envelope, "" where there is none; reports show its digest.
-        rule: Rule of the configuration that serves the resource; "" for none.
         key_fingerprints: Of the key that opened the value; of one that did not open, those of all keys of its name.
         repair: How its own stored bytes can be put right; None where nothing was found, or no search was made: a look
             that is not thorough finds those that cost nothing.
@@ -87,11 +83,7 @@ class PlainCount(msgspec.Struct, frozen=True, array_like=True):
     """So many values of one directory that are readable, and of which there is nothing to say.
 
     Attributes:
-        rule: Rule of the configuration that serves the resource; "" for none.
         key_fingerprints: Of the key that did; empty for identity and KMS.
-        kms_key_id: KMS key id in their envelopes, "" where there is none.
-        stale: Not written with today's write key.
-        count: How many; at least one.
     """
 
     directory: ResourcePrefix

@@ -51,13 +51,9 @@ class Verdict(msgspec.Struct, frozen=True, cache_hash=True):
     """What one key is, why, and how sure that is.
 
     Attributes:
-        outcome: Exactly one per key.
-        cause: None for a plainly readable object.
-        confidence: In the cause; the outcome itself is proven.
         upstream_message: The API server's wording, "" where it has none.
         transient: The same scan may say something else once an outage is over.
         breaks_responses: Answers that contain the object are malformed.
-        damage: Whether the value is proven wrong, which is what a deletion rests on.
         shown_by_itself: Damage that is likely rests on the value, or on earlier ones of its etcd key, and on no others.
         two_writers: API servers seem to write with different bytes under the name of its key.
         maybe_newer: The cluster may be newer than this tool, or than the release that was named, and read the value.

@@ -65,8 +65,6 @@ class KeyCounts(msgspec.Struct):
     Attributes:
         opened: Readable, or at least served.
         failed: Proven not to be.
-        damaged: Of those, how many are proven damaged.
-        undetermined: Neither.
         last_failing: Newest mod_revision among those that do not open. Beside a target (:meth:`KeyLedger.beside`), of
             the others: that of the next one written after it, where none opens in between, else the newest one that
             was not written after it.

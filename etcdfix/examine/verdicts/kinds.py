@@ -16,7 +16,7 @@ MOST_KINDS: Final = 1_000
 """So many kinds are told apart; in damaged or hostile data every value can bring a new one."""
 
 
-class Part(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class CompactExamination(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What one examination has for itself, and the number of its kind; or all of it, where it has more."""
 
     kind: int | None
@@ -26,7 +26,7 @@ class Part(msgspec.Struct, frozen=True, array_like=True, gc=False):
     whole: Examination | None = None
 
 
-class Kinds:
+class AlikeExaminations:
     """Tells the kinds of examinations apart. Memory does not depend on how many examinations there are."""
 
     def __init__(self) -> None:
@@ -65,15 +65,15 @@ class Kinds:
         """Return the first examination of a kind, without the bytes of its value."""
         return self._firsts[number]
 
-    def part(self, found: Examination) -> Part:
-        """Return what has to be kept of an examination, for :meth:`whole`."""
+    def compact(self, found: Examination) -> CompactExamination:
+        """Return what has to be kept of an examination, for :meth:`expand`."""
         number = self.number_of(found)
         if number is None:
-            return Part(None, whole=found)
-        return Part(number, found.stored, found.namespace, found.name)
+            return CompactExamination(None, whole=found)
+        return CompactExamination(number, found.stored, found.namespace, found.name)
 
-    def whole(self, part: Part) -> Examination:
-        """Return an examination of which :meth:`part` was kept."""
+    def expand(self, part: CompactExamination) -> Examination:
+        """Return an examination of which :meth:`compact` was kept."""
         if part.kind is not None and part.stored is not None:
             return self.examination(part.kind, part.stored, part.namespace, part.name)
         assert part.whole is not None  # one of the two always is there

@@ -44,7 +44,6 @@ class DecodeFailure(msgspec.Struct, frozen=True):
     """Plaintext that did not become an object.
 
     Attributes:
-        kind: Which decoder gave up.
         message: The API server's wording, data withheld; of CBOR ours.
         group_version: apiVersion in the value, where the kind, or converting from it, is the problem.
         value_kind: Kind in the value, likewise.
@@ -71,10 +70,7 @@ class PlaintextShape(msgspec.Struct, frozen=True):
     """What the plaintext of a value that does not decode looks like, without its contents.
 
     Attributes:
-        starts_json: Begins as a JSON object does.
-        starts_encrypted: Begins with ``k8s:enc:``.
         magic_bits_off: Bits in which the first four bytes differ from the protobuf magic.
-        ends_envelope: Ends as an intact protobuf envelope ends.
         heals_magic: Decodes once the first four bytes are the protobuf magic.
         heals_as_text: Decodes once every CR LF is turned back into LF.
         heals_first_block: Decodes once its first cipher block is that of an object of its etcd key.
@@ -137,21 +133,13 @@ class Observation(msgspec.Struct, frozen=True):
         owner_known: False for a type whose owner (CRD) could not be found readable.
         rule_known: The owner is known to be another API server, and which rule its resource is under; of its types
             nothing is known.
-        covered: How the encryption configuration relates to the resource.
-        enveloped: The stored value starts with ``k8s:enc:``.
-        envelope_known: The envelope is one that a known API server writes.
-        envelope_cut: The value ends inside its envelope.
         envelope_bits_off: Bits in which the first eight stored bytes differ from ``k8s:enc:``.
         envelope_transformer: The envelope's own name for its transformer, "" without envelope.
         name_may_go_on: Where its name ends is not certain: printable text and another colon follow.
         resource: Display name of the resource (``deployments.apps``).
-        transformer: The transformer that opened the value, "" when none did.
-        shape: Looked at only when decoding failed.
-        evidence: Checks made on the way that belong into the finding.
         identity_mismatch: In which way the object contradicts its key, "" when it does not.
         assumed_release: Release that was named (``1.36``); "" for none, when a kind may be newer than this tool.
         peek: The value without its tag or padding; None where no encryption key has a part in it.
-        neighbours: What the values around it do.
         own_key: What shows that its etcd key is its associated data.
         names_own_key: The object in it leads to exactly this etcd key.
     """

@@ -29,7 +29,6 @@ class OpenedSpan(msgspec.Struct, array_like=True):
     """What an encryption key did for the values of one resource.
 
     Attributes:
-        key_fingerprints: Of the key, empty where it has none.
         first: Lowest mod revision that opened; above all others until there is one.
         last: Highest mod revision that opened, 0 until there is one.
         newest: Mod revisions of the newest values that opened, as a heap; several may have one.

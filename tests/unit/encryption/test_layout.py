@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from etcdfix.encryption.layout import envelope_layout
-from etcdfix.model.model import Part
+from etcdfix.model.model import ValuePart
 from tests.support.objects import KEY_1, aescbc, aesgcm, secret
 
 KEY = "/registry/secrets/shop/web"
@@ -35,12 +35,12 @@ def names(value: bytes, *known: str) -> list[tuple[str, int]]:
 
 def test_aescbc() -> None:
     assert envelope_layout(CBC) == [
-        Part(0, 8, "prefix", "k8s:enc:"),
-        Part(8, 7, "provider", "aescbc"),
-        Part(15, 3, "version", "v1"),
-        Part(18, 5, "key name", "key1"),
-        Part(23, 16, "initialisation vector"),
-        Part(39, len(CBC) - 39, "ciphertext"),
+        ValuePart(0, 8, "prefix", "k8s:enc:"),
+        ValuePart(8, 7, "provider", "aescbc"),
+        ValuePart(15, 3, "version", "v1"),
+        ValuePart(18, 5, "key name", "key1"),
+        ValuePart(23, 16, "initialisation vector"),
+        ValuePart(39, len(CBC) - 39, "ciphertext"),
     ]
 
 

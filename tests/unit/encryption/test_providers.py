@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.encryption.candidates import place_of
+from etcdfix.encryption.candidates import body_offsets_of
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.config_model import KeyedProvider
 from etcdfix.encryption.envelope import parse_envelope
@@ -51,7 +51,9 @@ def test_every_row_is_known_wherever_a_value_is_taken_apart(facts: ProviderFacts
         named(facts).replace("-", "/") + "/name",
     )
     assert facts_of(envelope.transformer) is facts
-    place = place_of(value[: envelope.body_offset + facts.least_size - 1], Transformers({}, frozenset()))
+    place = body_offsets_of(
+        value[: envelope.body_offset + facts.least_size - 1], Transformers({}, frozenset())
+    )
     assert place is not None
     assert place.too_short
     assert sum(part.length for part in envelope_layout(value)) == len(value)

@@ -11,7 +11,7 @@ import pytest
 
 from etcdfix.examine.verdicts import kinds
 from etcdfix.examine.verdicts.examination import Examination
-from etcdfix.examine.verdicts.kinds import Kinds
+from etcdfix.examine.verdicts.kinds import AlikeExaminations
 from etcdfix.model.model import Evidence, Repair, RepairKind, RepairProof
 from tests.support.examinations import examination
 from tests.support.fixtures import Patch
@@ -40,14 +40,14 @@ def failing(name: str = "web", **fields: Any) -> Examination:
     ids=lambda fields: next(iter(fields)),
 )
 def test_whatever_is_not_a_values_own_makes_another_kind(other: dict[str, Any]) -> None:
-    told = Kinds()
+    told = AlikeExaminations()
     assert told.number_of(failing()) == 0
     assert told.number_of(failing("another", mod_revision=99)) == 0
     assert told.number_of(msgspec.structs.replace(failing(), **other)) == 1
 
 
 def test_an_examination_comes_back_as_it_was() -> None:
-    told = Kinds()
+    told = AlikeExaminations()
     told.number_of(failing("first"))
     found = failing("second", mod_revision=12)
     number = told.number_of(found)
@@ -58,12 +58,12 @@ def test_an_examination_comes_back_as_it_was() -> None:
 
 def test_a_repair_is_a_values_own() -> None:
     repair = Repair(RepairKind.BIT, "bit 1 of byte 2 is turned back", RepairProof.TAG)
-    assert Kinds().number_of(msgspec.structs.replace(failing(), repair=repair)) is None
+    assert AlikeExaminations().number_of(msgspec.structs.replace(failing(), repair=repair)) is None
 
 
 def test_the_number_of_kinds_is_bounded(monkeypatch: Patch) -> None:
     monkeypatch.setattr(kinds, "MOST_KINDS", 1)
-    told = Kinds()
+    told = AlikeExaminations()
     assert [told.number_of(failing(message=text)) for text in ("a", "b", "a")] == [0, None, 0]
 
 
@@ -79,7 +79,7 @@ def test_after_a_signal_no_value_is_taken_for_one_of_another_kind(moment: int) -
             if left == 0:
                 raise KeyboardInterrupt
 
-    told, one, other = Kinds(), failing(), failing(rule="configmaps")
+    told, one, other = AlikeExaminations(), failing(), failing(rule="configmaps")
     sys.setprofile(signal)
     try:
         told.number_of(one)

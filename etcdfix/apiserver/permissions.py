@@ -11,6 +11,8 @@ since Kubernetes 1.28).
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from etcdfix.apiserver.client import (
@@ -53,16 +55,8 @@ class Authorization(msgspec.Struct, frozen=True, kw_only=True):
     verbs: tuple[str, ...] = VERBS
 
 
-class _Attributes(msgspec.Struct, frozen=True):
-    resource: str
-    verb: str
-    name: str = ""
-    group: str = ""
-    namespace: str = ""
-
-
 class _AccessSpec(msgspec.Struct):
-    attributes: _Attributes = msgspec.field(name="resourceAttributes")
+    attributes: dict[str, Any] = msgspec.field(name="resourceAttributes")
 
 
 class _AccessStatus(msgspec.Struct):
@@ -76,18 +70,6 @@ class _AccessReview(msgspec.Struct):
     kind: str
     spec: _AccessSpec
     status: _AccessStatus
-
-
-class _UserInfo(msgspec.Struct):
-    username: str
-
-
-class _SubjectStatus(msgspec.Struct):
-    user_info: _UserInfo = msgspec.field(name="userInfo")
-
-
-class _SubjectReview(msgspec.Struct):
-    status: _SubjectStatus
 
 
 def authorize(
@@ -198,29 +180,31 @@ def _user_name(server: Server) -> str:
     what = "the name of its user"
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
-        found = decode(
-            server.require(server.send("POST", _SUBJECT_REVIEW, body), what=what), _SubjectReview, what
-        )
-    except AuthorizationRefused:
+        answer = server.require(server.send("POST", _SUBJECT_REVIEW, body), what=what)
+        name = decode(answer, dict[str, Any], what)["status"]["userInfo"]["username"]
+    except (AuthorizationRefused, LookupError, TypeError):
         # Servers before 1.28 do not serve it; a name is good to have, not a condition.
         return UNKNOWN_USER
-    return shorten(found.status.user_info.username) or UNKNOWN_USER
+    return (shorten(name) if isinstance(name, str) else "") or UNKNOWN_USER
 
 
 def _check_access(server: Server, verb: str, thing: APIObject) -> None:
     every = f"every object of {GroupResource(thing.group, thing.resource)}"
     what = f"the permission to {verb} {thing if thing.name else every}"
-    wanted = _Attributes(thing.resource, verb, thing.name, thing.group, thing.namespace)
-    asked = {name: value for name, value in msgspec.structs.asdict(wanted).items() if value}
+    wanted = {
+        "verb": verb, "group": thing.group, "resource": thing.resource, "namespace": thing.namespace,
+        "name": thing.name,
+    }  # fmt: skip
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": asked},
+        "spec": {"resourceAttributes": {name: value for name, value in wanted.items() if value}},
     }
     hint = "kubectl --kubeconfig FILE auth can-i create selfsubjectaccessreviews.authorization.k8s.io"
     reply = server.send("POST", _ACCESS_REVIEW, body)
     found = decode(server.require(reply, what=what, hint=hint), _AccessReview, what)
-    if found.kind != "SelfSubjectAccessReview" or found.spec.attributes != wanted:
+    answered = {name: found.spec.attributes.get(name, "") for name in wanted}
+    if found.kind != "SelfSubjectAccessReview" or answered != wanted:
         raise malformed(what)
     status = found.status
     if status.evaluation_error:

@@ -22,10 +22,10 @@ from etcdfix.encryption.kms.envelopes import (
     parse_encrypted_object,
     split_encrypted_object,
 )
-from etcdfix.encryption.kms.transformer import DataKey, KMSv1Transformer, KMSv2Transformer
+from etcdfix.encryption.kms.transformer import DataKey, KMSReader, KMSv1Reader, KMSv2Reader
 from etcdfix.encryption.providers.aescbc import AESCBCCipher
 from etcdfix.encryption.providers.aesgcm import AESGCMCipher
-from etcdfix.encryption.transformer import KMSReader, ResourceTransformers, Transformers
+from etcdfix.encryption.transformer import ResourceTransformers, Transformers
 from etcdfix.model.providers import ProviderFacts
 
 _LONGEST_NAME = 1024
@@ -128,15 +128,15 @@ def kms_candidates(
     ``start`` is where its body begins.
     """
     found: list[tuple[Cipher, bytes, int]] = []
-    if isinstance(reader.opener, KMSv1Transformer):
-        known = reader.opener.recall(data[start:])
+    if isinstance(reader, KMSv1Reader):
+        known = reader.recall(data[start:])
         if known is not None:
             dek, sealed = known
             begin = len(data) - len(sealed)
             found = [(AESGCMCipher(dek), sealed, begin), (AESCBCCipher(dek), sealed, begin)]
     else:
         encrypted, begin = parsed_v2(data, start)
-        key = reader.opener.recall(encrypted)
+        key = reader.recall(encrypted)
         there = key.unchecked(encrypted.encrypted_data) if key is not None else None
         if there is not None:
             own_cipher, body = there
@@ -159,7 +159,7 @@ def parsed_v2(data: bytes, start: int) -> tuple[EncryptedObject, int]:
     return found, begin if data[begin:end] == found.encrypted_data else 0
 
 
-def recalled(opener: KMSv2Transformer, encrypted: EncryptedObject) -> DataKey | None:
+def recalled(opener: KMSv2Reader, encrypted: EncryptedObject) -> DataKey | None:
     """Return what the plugin gave for a value, whatever the value says of its use; used as the value says."""
     for kind in (encrypted.encrypted_dek_source_type, *DEKSourceType):
         key = opener.recall(msgspec.structs.replace(encrypted, encrypted_dek_source_type=kind))

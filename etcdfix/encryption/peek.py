@@ -29,7 +29,7 @@ from etcdfix.encryption.candidates import (
 )
 from etcdfix.encryption.cipher import Cipher, Flip, turned
 from etcdfix.encryption.kms.envelopes import DEKSourceType
-from etcdfix.encryption.kms.transformer import INFO, DataKey, KMSv1Transformer
+from etcdfix.encryption.kms.transformer import INFO, DataKey, KMSReader, KMSv1Reader
 from etcdfix.encryption.known_starts import (
     LEAST_ODDS_BITS,
     LEAST_VISIBLE,
@@ -38,7 +38,7 @@ from etcdfix.encryption.known_starts import (
     Structures,
 )
 from etcdfix.encryption.providers.aesgcm import NONCE_SIZE
-from etcdfix.encryption.transformer import KMSReader, ResourceTransformers, Transformers
+from etcdfix.encryption.transformer import ResourceTransformers, Transformers
 from etcdfix.model.model import Attempt, GroupResource, Look, Peek, PeekState, Undone, UndoneDamage
 
 _EQUAL_BYTES: Final = re.compile(rb"(.)\1{15}", re.DOTALL)
@@ -145,7 +145,7 @@ def _behind_other_plugins(
             if any(map(reader.is_same, readers)) or _kms_version(reader.prefix) != _kms_version(data):
                 continue
             for body in bodies:
-                if not reader.opener.ask(data[body:]):
+                if not reader.ask(data[body:]):
                     not_asked = not_asked or reader.transformer
                 found += kms_candidates(reader, rule.rule or "", data, body, named=False)
     return found, not_asked
@@ -289,11 +289,10 @@ class _Search:
 
     def _other_source(self, reader: KMSReader, rule: str, data: bytes) -> Shown | None:
         """Try the plugin's answer for the other use, with each bit of info turned, and the keys of other values."""
-        opener = reader.opener
-        if isinstance(opener, KMSv1Transformer):
+        if isinstance(reader, KMSv1Reader):
             return None
         encrypted, begin = parsed_v2(data, len(reader.prefix))
-        own, sealed = recalled(opener, encrypted), encrypted.encrypted_data
+        own, sealed = recalled(reader, encrypted), encrypted.encrypted_data
 
         def under(keys: Iterable[tuple[DataKey, UndoneDamage]]) -> Iterator[Shown]:
             for key, undone in keys:
@@ -319,7 +318,7 @@ class _Search:
                 if found is not None:
                     return found
         neighbours = UndoneDamage(Undone.DATA_KEY, "the data key of another value of this provider")
-        return next(under((key, neighbours) for key in opener.witnesses if key != own), None)
+        return next(under((key, neighbours) for key in reader.witnesses if key != own), None)
 
     def _confirmed(self, candidate: Candidate, undone: UndoneDamage) -> Shown | None:
         """Return a fixed value if it opens; without a tag it has to decode whole as well."""

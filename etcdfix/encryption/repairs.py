@@ -20,8 +20,8 @@ from etcdfix.encryption.kms.envelopes import (
 )
 from etcdfix.encryption.kms.transformer import (
     MOST_WITNESSES,
-    KMSv1Transformer,
-    KMSv2Transformer,
+    KMSv1Reader,
+    KMSv2Reader,
 )
 from etcdfix.encryption.providers.aescbc import BLOCK_SIZE, AESCBCCipher, without_padding
 from etcdfix.encryption.transformer import ConfiguredKey, ResourceTransformers
@@ -150,16 +150,15 @@ def rewrites(
         words = f"{undone.detail} turned back (byte {at} of the value)"
         yield Rewrite(undone.value, RepairKind.BIT, words)
     for reader in own.kms_readers:
-        start, opener = len(reader.prefix), reader.opener
         if not data.startswith(reader.prefix):
             continue
-        if isinstance(opener, KMSv1Transformer):
-            yield from _other_sizes(data, start, opener)
+        if isinstance(reader, KMSv1Reader):
+            yield from _other_sizes(data, len(reader.prefix), reader)
         else:
-            yield from _other_envelopes(data, start, opener, etcd_key)
+            yield from _other_envelopes(data, len(reader.prefix), reader, etcd_key)
 
 
-def _other_sizes(data: bytes, start: int, opener: KMSv1Transformer) -> Iterator[Rewrite]:
+def _other_sizes(data: bytes, start: int, opener: KMSv1Reader) -> Iterator[Rewrite]:
     body = data[start:]
     for size in opener.sizes:
         length = size.to_bytes(_V1_LENGTH)
@@ -168,7 +167,7 @@ def _other_sizes(data: bytes, start: int, opener: KMSv1Transformer) -> Iterator[
             yield Rewrite(data[:start] + length + body[_V1_LENGTH:], RepairKind.WRAPPED_KEY, words)
 
 
-def _other_envelopes(data: bytes, start: int, opener: KMSv2Transformer, etcd_key: bytes) -> Iterator[Rewrite]:
+def _other_envelopes(data: bytes, start: int, opener: KMSv2Reader, etcd_key: bytes) -> Iterator[Rewrite]:
     begin, end = split_encrypted_object(data, start)
     if begin:
         for key, tail in opener.witness_tails:
@@ -190,7 +189,7 @@ def _other_envelopes(data: bytes, start: int, opener: KMSv2Transformer, etcd_key
                 yield Rewrite(other, RepairKind.BIT, words)
 
 
-def _opens_kms_v2(body: bytes, opener: KMSv2Transformer, etcd_key: bytes) -> bool:
+def _opens_kms_v2(body: bytes, opener: KMSv2Reader, etcd_key: bytes) -> bool:
     try:
         encrypted = parse_encrypted_object(body)
         validate_encrypted_object(encrypted)
@@ -234,11 +233,11 @@ def unsearched(data: bytes, own: ResourceTransformers) -> str:
     if any(len(data) - start > MOST_CBC_SIZE for start, _ in _under_cbc(data, own)):
         left.append(f"single bits under AES-CBC behind the initialization vector, {_larger(MOST_CBC_SIZE)}")
     for reader in own.kms_readers:
-        if data.startswith(reader.prefix) and isinstance(reader.opener, KMSv2Transformer):
+        if data.startswith(reader.prefix) and isinstance(reader, KMSv2Reader):
             begin, end = split_encrypted_object(data, len(reader.prefix))
             if len(data) - (end if begin else len(reader.prefix)) > _MOST_TAIL:
                 left.append(f"what follows the data in its KMS envelope, {_larger(_MOST_TAIL)}")
-            if reader.opener.dropped:
+            if reader.dropped:
                 left.append(
                     f"not all data keys of its KMS provider could be tried: more than {MOST_WITNESSES:,} opened others"
                 )

@@ -29,7 +29,7 @@ from etcdfix.encryption.config_model import (
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.kms.envelopes import KMSPlugin
-from etcdfix.encryption.kms.transformer import KMSv1Transformer, KMSv2Transformer
+from etcdfix.encryption.kms.transformer import KMSReader, KMSv1Reader, KMSv2Reader
 from etcdfix.encryption.providers import cipher_of
 from etcdfix.model.errors import EtcdfixError, aggregate
 from etcdfix.model.model import Attempt, FailureReason, GroupResource, KeyOfRule, Plaintext, TransformFailure
@@ -82,22 +82,6 @@ class ConfiguredKey(NamedTuple):
         return KeyOfRule(self.transformer, self.key_fingerprint)
 
 
-class KMSReader(NamedTuple):
-    """A kms provider.
-
-    Attributes:
-        transformer: ``kms/v2/prov``.
-    """
-
-    prefix: bytes
-    transformer: str
-    opener: KMSv1Transformer | KMSv2Transformer
-
-    def is_same(self, other: KMSReader) -> bool:
-        """Say whether both ask one plugin, so that what the one says holds for the other."""
-        return self.prefix == other.prefix and self.opener.plugin is other.opener.plugin
-
-
 class TransformFailed(EtcdfixError):
     """Raised when no configured provider opens a value.
 
@@ -146,10 +130,9 @@ class _Provider(NamedTuple):
         if isinstance(provider, KMSProvider):
             prefix = f"k8s:enc:kms:{provider.api_version}:{provider.name}:".encode()
             name = transformer_name(ProviderType.KMS, provider.api_version, provider.name)
-            plugin = plugin_for(provider)
-            opener = KMSv1Transformer(plugin) if provider.api_version == "v1" else KMSv2Transformer(plugin)
+            kind = KMSv1Reader if provider.api_version == "v1" else KMSv2Reader
             key = ConfiguredKey(name, ProviderType.KMS, prefix)
-            return cls(ProviderType.KMS, prefix, (key,), kms=KMSReader(prefix, name, opener))
+            return cls(ProviderType.KMS, prefix, (key,), kms=kind(plugin_for(provider), name, prefix))
         # Its prefix is empty, so it is asked about every value.
         return cls(ProviderType.IDENTITY, b"", (ConfiguredKey(IDENTITY, ProviderType.IDENTITY, b""),))
 
@@ -176,14 +159,14 @@ def _local_reader(key: ConfiguredKey, cipher: Cipher, *, stale: bool) -> _Read:
 
 def _kms_reader(reader: KMSReader, *, later: bool) -> _Read:
     """Return what reads KMS values; it is quick for those whose DEK seed has opened others."""
-    opener, start, transformer = reader.opener, len(reader.prefix), reader.transformer
-    read_known = opener.read_known if isinstance(opener, KMSv2Transformer) else None
+    start, transformer = len(reader.prefix), reader.transformer
+    read_known = reader.read_known if isinstance(reader, KMSv2Reader) else None
 
     def read(data: bytes, etcd_key: bytes) -> Plaintext | Attempt:
         known = read_known(data, start, etcd_key) if read_known is not None else None
         if known is not None:
             return Plaintext(known[0], transformer, later or known[1], known[2])
-        found = opener.read(data[start:], etcd_key)
+        found = reader.read(data[start:], etcd_key)
         if isinstance(found, Attempt):
             return found
         return msgspec.structs.replace(found, transformer=transformer, stale=later or found.stale)
@@ -270,23 +253,23 @@ class ResourceTransformers:
     def learning_nothing(self) -> Iterator[None]:
         """Read bytes that etcd does not hold: what opens speaks for no plugin, and is not remembered."""
         for reader in self.kms_readers:
-            reader.opener.learns = False
+            reader.learns = False
         try:
             yield
         finally:
             for reader in self.kms_readers:
-                reader.opener.learns = True
+                reader.learns = True
 
     def start_over(self) -> None:
         """Forget which data keys of KMS opened values, and what was said of those that did not open."""
         self._failures.clear()
         for reader in self.kms_readers:
-            reader.opener.start_over()
+            reader.start_over()
 
     def has_dropped_data_keys(self, data: bytes) -> bool:
         """Say whether more data keys opened values than are kept, under the KMS v2 provider that a value names."""
         return any(
-            isinstance(reader.opener, KMSv2Transformer) and reader.opener.dropped
+            isinstance(reader, KMSv2Reader) and reader.dropped
             for reader in self.kms_readers
             if data.startswith(reader.prefix)
         )

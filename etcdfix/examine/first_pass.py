@@ -33,7 +33,7 @@ from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config_model import EncryptionConfiguration, KMSProvider, ResourceRule
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
-from etcdfix.encryption.kms.transformer import KMSv2Transformer, KnownSeed
+from etcdfix.encryption.kms.transformer import KMSv2Reader, KnownSeed
 from etcdfix.encryption.transformer import PluginFor, Transformers, no_plugin
 from etcdfix.examine.one import Examiner, FirstLookResult, Reading
 from etcdfix.examine.readers import PlainCounts
@@ -218,15 +218,15 @@ def jobs_for(jobs: Jobs, source: Source) -> int:
     return room_for_jobs(etcd_here=here)
 
 
-def _kms_providers(transformers: Transformers | None) -> Mapping[tuple[str, str], KMSv2Transformer]:
+def _kms_providers(transformers: Transformers | None) -> Mapping[tuple[str, str], KMSv2Reader]:
     """Return the KMS v2 providers by rule and name, in the order of the configuration; no two share a name."""
     if transformers is None:
         return MappingProxyType({})
     return {
-        (rule.rule or "", reader.transformer): reader.opener
+        (rule.rule or "", reader.transformer): reader
         for rule in transformers.rules
         for reader in rule.kms_readers
-        if isinstance(reader.opener, KMSv2Transformer)
+        if isinstance(reader, KMSv2Reader)
     }
 
 

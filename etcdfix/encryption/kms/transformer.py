@@ -59,37 +59,31 @@ _SEEDED_MIN_SIZE = INFO_SIZE + NONCE_SIZE
 _Quick = Callable[[bytes, bytes], bytes | None]
 
 
-class DataKey:
+class DataKey(msgspec.Struct, frozen=True):
     """What a KMS v2 plugin gave for a wrapped key, and what it is used as.
 
     Attributes:
         seeded: It is a seed, from which each value's key is derived; otherwise it is the key.
     """
 
-    __slots__ = ("_source", "seeded")
+    source: bytes
+    seeded: bool
 
-    def __init__(self, source: bytes, *, seeded: bool) -> None:
-        self._source = source
-        self.seeded = seeded
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, DataKey) and (self._source, self.seeded) == (other._source, other.seeded)
-
-    def __hash__(self) -> int:
-        return hash((self._source, self.seeded))
+    def __repr__(self) -> str:
+        return f"DataKey({len(self.source)} bytes, seeded={self.seeded})"
 
     @property
     def place(self) -> bytes:
         """Where it stands among others: a digest, which the time at which it came has no part in."""
-        return sha256(bytes([self.seeded]) + self._source).digest()
+        return sha256(bytes([self.seeded]) + self.source).digest()
 
     def used_as(self, *, seeded: bool) -> DataKey:
         """Return the same bytes for the other use."""
-        return DataKey(self._source, seeded=seeded)
+        return DataKey(self.source, seeded=seeded)
 
     def cipher(self, data: bytes) -> tuple[AESGCMCipher, bytes] | Attempt:
         """Return what reads a value's data, and the body that it reads; or why there is none."""
-        source = self._source
+        source = self.source
         if not self.seeded:
             return (AESGCMCipher(source), data) if len(source) in _AES_KEY_SIZES else _key_size_fault(source)
         if len(source) < _MIN_SEED_SIZE:
@@ -139,19 +133,53 @@ class _OpenedV1(NamedTuple):
         return f"_OpenedV1({len(self.data)} bytes, stale={self.stale})"
 
 
-class KMSv1Transformer:
-    """Opens values of one KMS v1 provider.
+class _ProviderReader:
+    """Opens values of one KMS provider.
 
     Attributes:
+        transformer: ``kms/v2/prov``.
+        prefix: What each of its values begins with.
         plugin: Gives the data keys; None where nobody is to be asked.
         learns: What opens is remembered, and speaks for the plugin; not so for bytes that etcd does not hold.
     """
 
-    def __init__(self, plugin: KMSPlugin | None) -> None:
+    def __init__(self, plugin: KMSPlugin | None, transformer: str = "", prefix: bytes = b"") -> None:
+        self.transformer = transformer
+        self.prefix = prefix
         self.plugin = plugin
         self.learns = True
+
+    def is_same(self, other: _ProviderReader) -> bool:
+        """Say whether both ask one plugin, so that what the one says holds for the other."""
+        return self.prefix == other.prefix and self.plugin is other.plugin
+
+    def ask(self, body: bytes) -> bool:
+        """Ask the plugin for the data key of a value, for ``recall`` to give; say whether it answered.
+
+        Raises:
+            KMSPending: The plugin has not answered yet.
+        """
+        try:
+            wrapped = self._wrapped_key(body)
+        except KMSEnvelopeInvalid:
+            return True
+        answer = _unwrap(self.plugin, wrapped)
+        return not isinstance(answer, Attempt) or answer.reason is not FailureReason.KMS_UNREACHABLE
+
+    def _wrapped_key(self, body: bytes) -> WrappedKey:
+        raise NotImplementedError
+
+
+class KMSv1Reader(_ProviderReader):
+    """Opens values of one KMS v1 provider."""
+
+    def __init__(self, plugin: KMSPlugin | None, transformer: str = "", prefix: bytes = b"") -> None:
+        super().__init__(plugin, transformer, prefix)
         # Sizes of wrapped DEKs that opened: a KMS gives them one or two.
         self._sizes: set[int] = set()
+
+    def _wrapped_key(self, body: bytes) -> WrappedKey:
+        return parse_v1_body(body)[0]
 
     def start_over(self) -> None:
         """Forget what opened values."""
@@ -161,18 +189,6 @@ class KMSv1Transformer:
     def sizes(self) -> list[int]:
         """The sizes of wrapped data keys with which other values have opened in this run; a few of them."""
         return sorted(self._sizes)[:_MOST_SIZES]
-
-    def ask(self, body: bytes) -> bool:
-        """Ask the plugin for the DEK of a value, for :meth:`recall` to give; say whether it answered.
-
-        Raises:
-            KMSPending: The plugin has not answered yet.
-        """
-        try:
-            wrapped, _ = parse_v1_body(body)
-        except KMSEnvelopeInvalid:
-            return True
-        return _answers(self.plugin, wrapped)
 
     def recall(self, body: bytes) -> tuple[bytes, bytes] | None:
         """Return the DEK that the plugin has given already and the data under it; None where there is none."""
@@ -203,19 +219,17 @@ class KMSv1Transformer:
             return result
         assert plugin is not None  # whoever answered
         if not isinstance(result, Attempt):
+            plaintext = Plaintext(result.data, "", result.stale, authenticated=not result.stale)
             if _speaks_for_plugin(result):
                 if self.learns:
                     plugin.opened[""] += 1
                     self._sizes.add(size)
                     plugin.add_control(wrapped, result.dek)
-                return Plaintext(result.data, "", result.stale, authenticated=not result.stale)
+                return plaintext
             # What is noise may come from a wrong DEK: without a control that is nobody's fault that we could name.
             fault = _witnessed(Attempt(FailureReason.PADDING_INVALID, ()), plugin, "")
             assert fault.plugin is not None  # just added
-            proven = fault.plugin.healthy and fault.plugin.same_key
-            return (
-                Plaintext(result.data, "", result.stale, authenticated=not result.stale) if proven else fault
-            )
+            return plaintext if fault.plugin.healthy and fault.plugin.same_key else fault
         # The size has no checksum; one that opens the value as its neighbours open is proof that it was damaged.
         for other in sorted(self._sizes - {size})[:_MOST_SIZES]:
             recut, rest = recut_v1_body(body, other)
@@ -250,16 +264,15 @@ def _speaks_for_plugin(opened: _OpenedV1) -> bool:
     return not opened.stale or data.startswith(_OBJECT_STARTS) or _TEXT_START.match(data) is not None
 
 
-class KMSv2Transformer:
+class KMSv2Reader(_ProviderReader):
     """Opens values of one KMS v2 provider.
 
     Attributes:
         dropped: More data keys opened values than are kept.
     """
 
-    def __init__(self, plugin: KMSPlugin | None) -> None:
-        self.plugin = plugin
-        self.learns = True
+    def __init__(self, plugin: KMSPlugin | None, transformer: str = "", prefix: bytes = b"") -> None:
+        super().__init__(plugin, transformer, prefix)
         self.dropped = False
         # What follows the data in a value -> its key id, its seed, and how data under that is read.
         self._known: dict[bytes, tuple[str, bytes, _Quick]] = {}
@@ -284,14 +297,10 @@ class KMSv2Transformer:
         """The same, each with what follows the data in a value that it opened: wrapped key, key id, annotations."""
         return [self._witnesses[place] for place in self._places]
 
-    def ask(self, body: bytes) -> bool:
-        """See :meth:`KMSv1Transformer.ask`."""
-        try:
-            encrypted = parse_encrypted_object(body)
-            validate_encrypted_object(encrypted)
-        except KMSEnvelopeInvalid:
-            return True
-        return _answers(self.plugin, encrypted.wrapped_key)
+    def _wrapped_key(self, body: bytes) -> WrappedKey:
+        encrypted = parse_encrypted_object(body)
+        validate_encrypted_object(encrypted)
+        return encrypted.wrapped_key
 
     def recall(self, encrypted: EncryptedObject) -> DataKey | None:
         """Return what the plugin has given already for a value; None where it was not asked, or said no."""
@@ -301,7 +310,7 @@ class KMSv2Transformer:
     def read(self, body: bytes, etcd_key: bytes) -> Plaintext | Attempt:
         """Return the plaintext of ``body``, or why there is none.
 
-        See :meth:`KMSv1Transformer.read`.
+        See :meth:`KMSv1Reader.read`.
         """
         plugin = self.plugin
         try:
@@ -379,6 +388,9 @@ class KMSv2Transformer:
         self._known[known.tail] = known.key_id, known.seed, _seeded_quickly(known.seed)
 
 
+KMSReader = KMSv1Reader | KMSv2Reader
+
+
 def derive_key(seed: bytes, info: bytes) -> bytes:
     """Return the AES-256 key of one value: HKDF-Expand with SHA-256, 32 bytes, so a single HMAC block."""
     return hmac.digest(seed, info + b"\x01", "sha256")
@@ -416,11 +428,6 @@ def _unwrap(plugin: KMSPlugin | None, wrapped: WrappedKey) -> bytes | Attempt:
         return Attempt(FailureReason.KMS_UNREACHABLE, errors)
     fault = Attempt(FailureReason.KMS_REFUSED, errors, kms_status=answer.status)
     return _witnessed(fault, plugin, wrapped.key_id)
-
-
-def _answers(plugin: KMSPlugin | None, wrapped: WrappedKey) -> bool:
-    answer = _unwrap(plugin, wrapped)
-    return not isinstance(answer, Attempt) or answer.reason is not FailureReason.KMS_UNREACHABLE
 
 
 def _witnessed(fault: Attempt, plugin: KMSPlugin, key_id: str) -> Attempt:

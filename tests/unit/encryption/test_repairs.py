@@ -168,7 +168,7 @@ def test_another_layout_of_kms_v2_gives_no_wrapped_key() -> None:
     start = len("k8s:enc:kms:v2:prov:")
     under.from_storage(value[:start] + b"\x30\x01" + value[start:], ETCD_KEY)
     (reader,) = under.kms_readers
-    assert [tail for _key, tail in reader.opener.witness_tails] == [b""]  # type: ignore[union-attr]
+    assert [tail for _key, tail in reader.witness_tails] == [b""]  # type: ignore[union-attr]
     assert not [r for r in found(value[:-30], under) if r.kind is RepairKind.WRAPPED_KEY]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from etcdfix.encryption.kms.envelopes import Failure, KMSPending, WrappedKey
-from etcdfix.encryption.kms.transformer import KMSv1Transformer, KMSv2Transformer, _OpenedV1
+from etcdfix.encryption.kms.transformer import KMSv1Reader, KMSv2Reader, _OpenedV1
 from etcdfix.model.model import Attempt, FailureReason, Plaintext, PluginRecord
 from tests.support import encoders
 from tests.support.fixtures import Patch
@@ -26,11 +26,11 @@ def opened(data: bytes, stale: bool = False, key_id: str = "", *, authenticated:
 
 
 def v1(data: bytes, plugin: OneAnswer | None) -> Plaintext | Attempt:
-    return KMSv1Transformer(plugin).read(encoders.kms_v1_body(b"wrapped", data), ETCD_KEY)
+    return KMSv1Reader(plugin).read(encoders.kms_v1_body(b"wrapped", data), ETCD_KEY)
 
 
 def v2(data: bytes, plugin: OneAnswer | None, source_type: int = 1) -> Plaintext | Attempt:
-    return KMSv2Transformer(plugin).read(encoders.kms_v2_body(data, source_type=source_type), ETCD_KEY)
+    return KMSv2Reader(plugin).read(encoders.kms_v2_body(data, source_type=source_type), ETCD_KEY)
 
 
 GCM = encoders.aesgcm_body(b"plaintext", DEK, NONCE, ETCD_KEY)
@@ -91,7 +91,7 @@ def test_v1_a_damaged_length_is_proven_by_the_one_that_opens() -> None:
             return DEK
 
     plugin = Strict(DEK)
-    transformer = KMSv1Transformer(plugin)
+    transformer = KMSv1Reader(plugin)
     whole = encoders.kms_v1_body(b"wrapped", GCM)
     damaged = bytes([whole[0], whole[1] ^ 1]) + whole[2:]
     refused = Attempt(FailureReason.KMS_REFUSED, ("no such key",), "NOT_FOUND", ALONE)
@@ -111,7 +111,7 @@ def test_v1_a_damaged_length_is_proven_by_the_one_that_opens() -> None:
     assert plugin.opened == {"": 1}
 
 
-def read(transformer: KMSv2Transformer, body: bytes) -> Plaintext | Attempt:
+def read(transformer: KMSv2Reader, body: bytes) -> Plaintext | Attempt:
     known = transformer.read_known(b"header" + body, len(b"header"), ETCD_KEY)
     return opened(*known) if known is not None else transformer.read(body, ETCD_KEY)
 
@@ -123,7 +123,7 @@ def value(text: bytes, seed: bytes = SEED, source: bytes = b"wrapped") -> bytes:
 
 def test_v2_asks_once_for_all_that_share_a_seed() -> None:
     plugin = OneAnswer(SEED)
-    transformer = KMSv2Transformer(plugin)
+    transformer = KMSv2Reader(plugin)
     texts = [f"plaintext {number}".encode() for number in range(5)]
     assert [read(transformer, value(text)) for text in texts] == [
         opened(text, False, KEY_ID) for text in texts
@@ -134,7 +134,7 @@ def test_v2_asks_once_for_all_that_share_a_seed() -> None:
 
 
 def test_v2_seeds_go_from_one_to_another_and_are_never_shown() -> None:
-    one, other = KMSv2Transformer(OneAnswer(SEED)), KMSv2Transformer(OneAnswer(KMSPending()))
+    one, other = KMSv2Reader(OneAnswer(SEED)), KMSv2Reader(OneAnswer(KMSPending()))
     assert one.known_seeds == []
     read(one, value(b"x"))
     (known,) = one.known_seeds
@@ -150,7 +150,7 @@ def parts(text: bytes) -> tuple[bytes, bytes]:
 
 
 def test_v2_data_that_comes_again_behind_a_known_tail_is_not_taken_for_the_first() -> None:
-    transformer = KMSv2Transformer(OneAnswer(SEED))
+    transformer = KMSv2Reader(OneAnswer(SEED))
     (first, tail), (second, _) = parts(b"first"), parts(b"second")
     for _ in range(2):  # field 1 twice: the last one wins, as in Go
         assert read(transformer, first + tail + second) == opened(b"second", False, KEY_ID)
@@ -160,7 +160,7 @@ def test_v2_data_that_comes_again_behind_a_known_tail_is_not_taken_for_the_first
 
 @pytest.mark.parametrize("size", [1, 127, 128, 400, 16_383, 16_384, 70_000])
 def test_v2_quick_and_exact_ways_agree_whatever_the_size(size: int) -> None:
-    transformer = KMSv2Transformer(OneAnswer(SEED, write_key_id="key-id-2"))
+    transformer = KMSv2Reader(OneAnswer(SEED, write_key_id="key-id-2"))
     body = value(b"x" * size)
     exact = transformer.read(body, ETCD_KEY)
     assert exact == opened(b"x" * size, True, KEY_ID)
@@ -177,7 +177,7 @@ def test_v2_quick_and_exact_ways_agree_whatever_the_size(size: int) -> None:
 def test_v2_remembers_only_so_many_seeds(monkeypatch: Patch) -> None:
     monkeypatch.setattr("etcdfix.encryption.kms.transformer._MOST_KNOWN_TAILS", 2)
     plugin = OneAnswer(SEED)
-    transformer = KMSv2Transformer(plugin)
+    transformer = KMSv2Reader(plugin)
     for source in (b"one", b"two", b"three", b"three", b"one"):
         assert read(transformer, value(b"x", source=source)) == opened(b"x", False, KEY_ID)
     assert plugin.asked == 4  # once more for the first, which had made room
@@ -208,7 +208,7 @@ def test_v2_seeded_lengths(size: int) -> None:
 
 def test_v2_moved_value() -> None:
     body = encoders.kms_v2_body(SEEDED, source_type=1)
-    assert KMSv2Transformer(OneAnswer(SEED)).read(body, b"/elsewhere") == Attempt(
+    assert KMSv2Reader(OneAnswer(SEED)).read(body, b"/elsewhere") == Attempt(
         FailureReason.AUTHENTICATION_FAILED, (NOT_AUTHENTIC,), "", ALONE
     )
 
@@ -224,7 +224,7 @@ def test_an_envelope_that_a_newer_server_may_accept_is_not_called_broken() -> No
         (OneAnswer(DEK), FailureReason.KMS_ENVELOPE_UNKNOWN),
         (None, FailureReason.KMS_UNREACHABLE),
     ):
-        found = KMSv2Transformer(plugin).read(body, ETCD_KEY)
+        found = KMSv2Reader(plugin).read(body, ETCD_KEY)
         assert found == Attempt(reason, ("unknown encryptedDEKSourceType: 2",))
 
 
@@ -243,9 +243,9 @@ LENGTH = "invalid data encountered by envelope transformer: failed to read uint1
 def test_a_broken_envelope_is_known_before_the_plugin_is_asked(
     plugin: OneAnswer | None, reason: FailureReason
 ) -> None:
-    assert KMSv1Transformer(plugin).read(b"\xff", ETCD_KEY) == Attempt(reason, (LENGTH,))
+    assert KMSv1Reader(plugin).read(b"\xff", ETCD_KEY) == Attempt(reason, (LENGTH,))
     assert v2(b"", plugin) == Attempt(reason, (EMPTY,))
-    malformed = KMSv2Transformer(plugin).read(b"\x0a", ETCD_KEY)
+    malformed = KMSv2Reader(plugin).read(b"\x0a", ETCD_KEY)
     assert malformed == Attempt(reason, ("proto: cannot parse invalid wire-format data",))
     assert plugin is None or plugin.asked == 0
 
@@ -259,12 +259,12 @@ def test_what_is_open_is_not_shown() -> None:
 
 
 def test_a_reader_that_starts_over_has_opened_nothing() -> None:
-    old = KMSv1Transformer(OneAnswer(DEK))
+    old = KMSv1Reader(OneAnswer(DEK))
     old.read(encoders.kms_v1_body(b"wrapped", GCM), ETCD_KEY)
     assert old.sizes
     old.start_over()
     assert old.sizes == []
-    new = KMSv2Transformer(OneAnswer(SEED))
+    new = KMSv2Reader(OneAnswer(SEED))
     body = encoders.kms_v2_body(SEEDED, source_type=1)
     new.read(body, ETCD_KEY)
     assert len(new.witnesses) == 1

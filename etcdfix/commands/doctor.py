@@ -136,13 +136,10 @@ class Doctor:
     def _made(self, name: str, check: Callable[[], Iterable[Check]]) -> Iterator[Check]:
         """Make a check; its text is valid Unicode, and of bounded length."""
         found: list[Check] = []
-        if self.ended is not None:
-            found = [unknown(f"not looked at: {self.ended.reason}", "run it again")]
         try:
             found.extend(check() if self.ended is None else ())
         except KeyboardInterrupt as exc:
             self.ended = EndedEarly.of(exc)
-            found.append(unknown(f"not looked at to the end: {self.ended.reason}", "run it again"))
         except (KubernetesClientMissing, KubeconfigInvalid, ClusterMismatch, RemediationRefused) as exc:
             found.append(etcd.told_by(exc, _API if name == "kubeconfig" else ELSEWHERE))
         except ConfigurationError:

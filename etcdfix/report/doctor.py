@@ -87,18 +87,18 @@ class DoctorReport(SourcedReport, frozen=True, kw_only=True):
         if self.ended is not None:
             told += f" ({self.ended} before the end)"
         checks = sorted(self.checks, key=lambda check: WORST_FIRST.index(check.state))
-        worst = checks[0].state
+        worst = checks[0].state if checks else CheckState.OK
+        state = State.INCOMPLETE if self.ended is not None else State.OK
         rows = [
             (check.state.upper(), check.name, check.what, check.next_step, check.command) for check in checks
         ]
         steps = {Step(f"{check.name}: {check.next_step}", check.command): check.state for check in checks}
-        first, *others = steps
-        also = [step for step in others if steps[step] is CheckState.FAIL]
+        also = [step for step in [*steps][1:] if steps[step] is CheckState.FAIL]
         return Document(
-            status=Status(_STATES.get(worst, State.OK), told),
+            status=Status(_STATES.get(worst, state), told),
             about=self.about(),
             stakes=[self.do_not_restart] if self.do_not_restart else [],
-            next=None if worst is CheckState.OK else first,
+            next=None if worst is CheckState.OK else next(iter(steps)),
             sections=[
                 *([Steps(title="What else failed", steps=also, brief=_MOST_STEPS)] if also else []),
                 Table(

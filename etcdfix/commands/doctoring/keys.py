@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from etcdfix.commands.opening import nothing_examined
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.examine.all import Ending, Progress, examine_all
 from etcdfix.examine.first_pass import FirstPass
@@ -51,8 +52,6 @@ def count_keys(
 def check_source(source: Source, reading: Reading, summary: Summary, ending: Ending) -> Iterator[Check]:
     """Yield whether everything could be read, and whether it is what the options say of it."""
     reasons = [*source.problems, *ending.problems, *ending.lost]
-    if ending.ended is not None:
-        reasons.append(f"{ending.ended.reason} before the end")
     for reason in list(dict.fromkeys(reasons))[:MOST_TOLD]:
         yield unknown(f"not everything could be looked at: {reason}", "see what can be read", scan())
     if limited_to := source.describe().limited_to:
@@ -60,13 +59,11 @@ def check_source(source: Source, reading: Reading, summary: Summary, ending: End
             f"permission denied outside {fit(limited_to, 200)}: only keys that start with it were looked at"
         )
         yield warn(what, "that is enough for Kubernetes' keys")
-    if summary.keys == summary.not_objects and not reasons and not has_keys(source, reading.layout):
+    seen = summary.keys > summary.not_objects or reasons or ending.ended is not None
+    if not seen and not has_keys(source, reading.layout):
         sample = (stored.key for stored in islice(source.current(b""), _SAMPLE))
-        places = " or ".join(likely_prefixes(sample)[:3])
-        advice = "check --etcd-prefix, and that this is the etcd that the API servers use"
-        if places:
-            advice = f"Kubernetes keys seem to be under {places}; give it with --etcd-prefix"
-        yield fail(f"no key starts with {reading.layout.prefix}: nothing was examined", advice)
+        nothing = nothing_examined(reading.layout.prefix, likely_prefixes(sample))
+        yield fail(nothing.message, nothing.hint)
 
 
 def check_keys(summary: Summary, *, no_encryption: bool = False) -> Iterator[Check]:

@@ -89,7 +89,7 @@ def test_what_is_stored_in_the_clear_stands_on_one_line() -> None:
 def test_another_prefix_is_suggested() -> None:
     found = {f"/k8s/secrets/a/{n}": secret() for n in range(3)}
     check, *_ = looked_at(found, config=None)
-    assert check.what == "no key starts with /registry/: nothing was examined"
+    assert check.what == "NOTHING WAS EXAMINED: no key starts with /registry/"
     assert "/k8s" in check.next_step
     (check,) = looked_at({}, config=None)
     assert (check.state, "check --etcd-prefix" in check.next_step) == ("fail", True)

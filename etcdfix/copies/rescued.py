@@ -23,7 +23,7 @@ import msgspec
 from etcdfix.inputs.inputfile import open_regular, read_input, too_large
 from etcdfix.inputs.ownfiles import RESCUE_INDEX_NAME, RESCUED_NAME
 from etcdfix.model.errors import ConfigurationError, why
-from etcdfix.model.model import GroupResource, digest_of
+from etcdfix.model.model import digest_of
 
 INDEX_NAME: Final = RESCUE_INDEX_NAME
 FORMAT: Final = "etcdfix.copies.rescued/v1"
@@ -57,19 +57,14 @@ class SavedObject(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         format: Of this line.
         key_base64: Complete etcd key, bytes.
-        group: API group, "" for the core group.
         version: API version in which it was asked for and answered.
-        resource: Plural resource.
         kind: As the answer says.
         namespace: "" for an object without one.
-        name: Its name.
-        uid: Its uid.
         resource_version: As the answer says, a decimal number.
         generation: ``metadata.generation``, 0 where there is none.
         deleting: It has a deletionTimestamp.
         mod_revision: Of the etcd key, by the report; 0 where none says it.
         sha256: ``sha256:<hex>`` of the file.
-        size: Of the file, in bytes.
         file: Its plain name in the directory of the index.
         server: Address of the API server, as it may be shown.
         saved_at: RFC 3339, UTC.
@@ -101,23 +96,16 @@ class SavedObject(msgspec.Struct, frozen=True, kw_only=True):
         """Complete etcd key."""
         return self.key_base64
 
-    @property
-    def group_resource(self) -> GroupResource:
-        """Group and plural resource."""
-        return GroupResource(self.group, self.resource)
-
 
 class RescueIndex(msgspec.Struct, frozen=True, kw_only=True):
     """What an index says.
 
     Attributes:
-        directory: Where it is, and the files with it.
         objects: One for each file, oldest first; several where a key was saved more than once.
         size: Of its whole lines, in bytes.
         torn: Its last line is what a crash left of one.
     """
 
-    directory: Path
     objects: tuple[SavedObject, ...] = ()
     size: int = 0
     torn: bool = False
@@ -190,7 +178,7 @@ def parse_index(stream: BinaryIO, directory: Path) -> RescueIndex:
                 hint="an index is only ever added to: look at what changed it",
             ) from exc
         objects.append(saved)
-    return RescueIndex(directory=directory, objects=tuple(objects), size=size, torn=line != b"")
+    return RescueIndex(objects=tuple(objects), size=size, torn=line != b"")
 
 
 def _check(saved: SavedObject) -> None:

@@ -135,7 +135,7 @@ def open_ground(
             cluster=cluster,
             identity=identity,
             all_servers=all_servers,
-            rescued=index.directory,
+            rescued=rescued,
             copies=index.by_key(),
             run=run,
             unchecked=unchecked,

@@ -24,13 +24,11 @@ from etcdfix.sources.wal.model import WriteKind
 from etcdfix.sources.wal.requests import (
     ALL_FROM,
     Action,
-    Alarm,
     Compare,
     Delete,
-    Grant,
+    Other,
     Put,
     RangeAt,
-    Revoke,
     Transaction,
     Unknown,
     expected_revisions,
@@ -193,20 +191,27 @@ class Replay:
             return Applied()
         if isinstance(action, Transaction):
             return self._transaction(entry, action)
-        if isinstance(action, Revoke):
-            return self._revoke(action)
-        if isinstance(action, Grant):
-            refused = self._active(raft.NOSPACE, raft.CORRUPT) or action.seconds > _MOST_SECONDS
-            if action.lease and not refused:
-                self._leases.setdefault(action.lease, set())
-        elif isinstance(action, Alarm) and action.alarm:
-            if action.action == raft.ALARM_ACTIVATE:
-                self._alarms.add((action.member, action.alarm))
-            elif action.action == raft.ALARM_DEACTIVATE:
-                self._alarms.discard((action.member, action.alarm))
-            self._check_alarms()
-        elif isinstance(action, Unknown):
+        if isinstance(action, Other):
+            return self._other(action)
+        if isinstance(action, Unknown):
             self.stopped = f"entry {entry} {action.why}"
+        return Applied()
+
+    def _other(self, action: Other) -> Applied:
+        found = action.message
+        if action.ends_lease():
+            return self._revoke(found.ID)
+        if action.kind == raft.REQUEST_LEASE_GRANT:
+            refused = self._active(raft.NOSPACE, raft.CORRUPT) or found.TTL > _MOST_SECONDS
+            if found.ID and not refused:
+                self._leases.setdefault(found.ID, set())
+        elif found.alarm:
+            alarm = found.memberID, found.alarm
+            if found.action == raft.ALARM_ACTIVATE:
+                self._alarms.add(alarm)
+            elif found.action == raft.ALARM_DEACTIVATE:
+                self._alarms.discard(alarm)
+            self._check_alarms()
         return Applied()
 
     def _transaction(self, entry: int, transaction: Transaction) -> Applied:
@@ -333,17 +338,15 @@ class Replay:
         keys = {key for key in self._held if in_range(key, begin, end)}.union(self._base.keys(begin, end))
         return sorted(key for key in keys if self.held(key) is not None)
 
-    def _revoke(self, revoke: Revoke) -> Applied:
-        if self._active(raft.CORRUPT) or revoke.lease not in self._leases:
+    def _revoke(self, lease: int) -> Applied:
+        if self._active(raft.CORRUPT) or lease not in self._leases:
             return Applied()
-        keys = sorted(self._leases.pop(revoke.lease))
+        keys = sorted(self._leases.pop(lease))
         for key in keys:
             self._held[key] = None
         self._contested.difference_update(keys)
         kind = WriteKind.LEASE_REVOCATION
-        return self._made(
-            [Change(n, key, kind, 0, 0, revoke.lease, written=False) for n, key in enumerate(keys)]
-        )
+        return self._made([Change(n, key, kind, 0, 0, lease, written=False) for n, key in enumerate(keys)])
 
     def held(self, key: bytes) -> Held | None:
         """Return what a key holds; None for nothing."""

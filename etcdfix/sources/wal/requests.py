@@ -68,25 +68,15 @@ class Transaction(NamedTuple):
 Step: TypeAlias = Put | Delete | RangeAt | Transaction
 
 
-class Grant(NamedTuple):
-    """A lease comes into being."""
+class Other(NamedTuple):
+    """A request about leases or alarms: its kind, and its message of :mod:`etcdfix.wire.raft`."""
 
-    lease: int
-    seconds: int
+    kind: int
+    message: Any
 
-
-class Revoke(NamedTuple):
-    """A lease ends, and every key under it with it."""
-
-    lease: int
-
-
-class Alarm(NamedTuple):
-    """An alarm goes on or off."""
-
-    action: int
-    member: int
-    alarm: int
+    def ends_lease(self) -> bool:
+        """Whether a lease ends, and every key under it with it."""
+        return self.kind == raft.REQUEST_LEASE_REVOKE
 
 
 class Unknown(NamedTuple):
@@ -95,8 +85,14 @@ class Unknown(NamedTuple):
     why: str
 
 
-Action: TypeAlias = Transaction | Grant | Revoke | Alarm | Unknown | None
+Action: TypeAlias = Transaction | Other | Unknown | None
 """None changes no key, no lease and no alarm."""
+
+_OTHERS: Final = {
+    raft.REQUEST_LEASE_GRANT: "LeaseGrant",
+    raft.REQUEST_LEASE_REVOKE: "LeaseRevoke",
+    raft.REQUEST_ALARM: "Alarm",
+}
 
 
 def action_of(entry: raft.Entry, data: bytes) -> Action:
@@ -118,14 +114,8 @@ def _action(request: raft.Request) -> Action:
     if kind == raft.REQUEST_DELETE_RANGE:
         found = raft.parse("DeleteRange", body)
         return Transaction((), (Delete(0, found.key, found.range_end),), ())
-    if kind == raft.REQUEST_LEASE_GRANT:
-        found = raft.parse("LeaseGrant", body)
-        return Grant(found.ID, found.TTL)
-    if kind == raft.REQUEST_LEASE_REVOKE:
-        return Revoke(raft.parse("LeaseRevoke", body).ID)
-    if kind == raft.REQUEST_ALARM:
-        found = raft.parse("Alarm", body)
-        return Alarm(found.action, found.memberID, found.alarm)
+    if kind in _OTHERS:
+        return Other(kind, raft.parse(_OTHERS[kind], body))
     if kind == raft.REQUEST_AUTH_ENABLE:
         return Unknown("switches etcd's authentication on, which may refuse later ones")
     if not kind or kind in raft.AUTH_REQUESTS or kind in raft.HARMLESS_REQUESTS:

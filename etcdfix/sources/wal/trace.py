@@ -20,8 +20,8 @@ from etcdfix.sources.wal.requests import (
     Action,
     Delete,
     Listed,
+    Other,
     Put,
-    Revoke,
     action_of,
     expected_revisions,
     writes_of,
@@ -165,7 +165,7 @@ class Trace:
                 trace.replay = Replay(base, self.value_of)
             action = action_of(entry, data)
             writes = writes_of(action)
-            if writes or isinstance(action, Revoke):
+            if writes or (isinstance(action, Other) and action.ends_lease()):
                 count += 1
             trace.candidates[place] = count
             self._index(entry.at, action, writes, self._replay(trace, place, action))
@@ -212,8 +212,8 @@ class Trace:
                 bits = REPLAYED | CHANGED
                 self._add(change.key, taken_along(entry, change.number, change.kind, bits, change.lease))
                 self.sample.note(change.key, comparable=False)
-        if applied is None and isinstance(action, Revoke):
-            self.revoked.setdefault(action.lease, []).append(entry)
+        if applied is None and isinstance(action, Other) and action.ends_lease():
+            self.revoked.setdefault(action.message.ID, []).append(entry)
 
     def _add(self, key: bytes, record: KeyRecord) -> None:
         self._batch.append(escape_key(key) + _TERMINATOR + _TAIL.pack(*record))

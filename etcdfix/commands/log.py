@@ -137,7 +137,6 @@ def list_backups(places: RecordPaths) -> BackupList:
     listed = [] if account is None else list(account.listed.values())
     for one in listed:
         found += _absent(one, places.directories, by_place)
-    others = [file for file in files if file.backup is None]
     return BackupList(
         tool=TOOL,
         generated_at=timestamp(),
@@ -145,7 +144,6 @@ def list_backups(places: RecordPaths) -> BackupList:
         audit_log=unicode_text(str(log)),
         audit_log_head=head,
         backups=sorted(rows, key=lambda row: (-row.stored_as_plaintext * (1 + row.secret), row.made_at)),
-        others=[_finding(one.kind.value, one.what, one.path, wrong=False) for one in others],
         findings=sorted(found, key=lambda one: not one.wrong),
         pruned=sum(len(one.pruned) for one in listed),
         size=sum(file.size for file in files if file.backup is not None),
@@ -194,7 +192,7 @@ def _about_other(file: FoundFile) -> Iterator[BackupFinding]:
     elif file.marked:
         after = "its marker stands beside it: a crash cut it off, and nothing was sent"
         yield _finding("unconfirmed", f"{told}; {after}", file.path, wrong=False)
-    elif file.kind is FileKind.DAMAGED or file.named_as_backup:
+    else:
         yield _finding("damaged", told, file.path)
 
 

@@ -46,7 +46,6 @@ _BACKUPS: Final = (
     Column("FILE", wide=True),
     Column("ETCD KEY", kind=Kind.KEY),
 )
-_OTHERS: Final = (Column("WHAT"), Column("WHY", folds=True), Column("FILE", kind=Kind.KEY))
 _KEPT: Final = (Column("FILES", kind=Kind.NUMBER), Column("RULE"), Column("WHY", folds=True))
 _STATES: Final = {
     "whole": (State.OK, "whole"),
@@ -282,14 +281,14 @@ class BackupRow(msgspec.Struct, kw_only=True):
 
 
 class BackupFinding(msgspec.Struct, frozen=True):
-    """What is said of a file that is wrong, cannot be told, is no backup, or stays.
+    """What is said of a file that is wrong, cannot be told, or stays.
 
     Attributes:
-        wrong: False where it cannot be told, and for other files.
+        wrong: False where it cannot be told.
         reason: ``missing``, ``damaged``, ``exposed`` (owner, mode, names), ``unsafe-directory``, ``unlisted``, ``log``,
             ``another-log``, ``unconfirmed``, ``unreadable``, ``elsewhere`` (in a directory that was not named), or
-            ``pruned`` (by the log, and still there); of other files also ``ours`` (a log, a head file, a plan, what a
-            crash left) or ``foreign``; of what a pruning leaves the rule that keeps it, or ``not-removed``.
+            ``pruned`` (by the log, and still there); of what a pruning leaves the rule that keeps it, or
+            ``not-removed``.
         path: Of the file; null where it is about the log.
         intent: Sequence, null for none.
     """
@@ -307,7 +306,6 @@ class BackupList(PublishedReport, frozen=True, kw_only=True):
     Attributes:
         audit_log_head: Its last record, for ``--expect-head``; null where it cannot be read.
         backups: Plaintext Secrets first, then other plaintext, then the rest; each oldest first.
-        others: Files that are no whole backup.
         findings: What is wrong or missing, then what cannot be told.
         pruned: How many files the log calls pruned.
         size: Bytes of the files of all backups.
@@ -320,7 +318,6 @@ class BackupList(PublishedReport, frozen=True, kw_only=True):
     audit_log: str
     audit_log_head: str | None
     backups: list[BackupRow]
-    others: list[BackupFinding]
     findings: list[BackupFinding]
     pruned: int
     size: int
@@ -331,7 +328,7 @@ class BackupList(PublishedReport, frozen=True, kw_only=True):
         return 1 if any(one.wrong for one in self.findings) else 3 if self.findings else 0
 
     def document(self) -> Document:
-        """Return what is wrong, what cannot be told, the backups, and what else lies beside them."""
+        """Return what is wrong, what cannot be told, and the backups."""
         state, words = {
             0: (State.OK, "Everything is whole"),
             1: (State.FINDINGS, "SOMETHING IS WRONG OR MISSING"),
@@ -345,7 +342,6 @@ class BackupList(PublishedReport, frozen=True, kw_only=True):
         secrets = sum(one.secret and one.stored_as_plaintext for one in self.backups)
         told = f"PLAINTEXT SECRETS: {secrets}. Whoever can read these files has what is in them."
         found = [("WRONG" if one.wrong else "unknown", one.reason, one.message) for one in self.findings]
-        others = [(other.reason, other.message, other.path or "") for other in self.others]
         places = [word for path in self.directories for word in ("--backup-dir", path)]
         prune = ("--audit-log", self.audit_log, "--older-than", "90d", "--reason", "TEXT", "--dry-run")
         step = None
@@ -362,7 +358,6 @@ class BackupList(PublishedReport, frozen=True, kw_only=True):
             sections=[
                 Table(columns=_FINDINGS, rows=found, noun="finding", brief=12),
                 _backups("HOLDS", [one.row(one.holds) for one in self.backups]),
-                Table(title="Other files", columns=_OTHERS, rows=others, noun="file", brief=6),
             ],
         )
 

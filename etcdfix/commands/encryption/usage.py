@@ -33,7 +33,7 @@ from etcdfix.model.model import Outcome, StoredValue, key_id_digest
 from etcdfix.model.providers import IDENTITY, facts_of
 from etcdfix.model.storagekey import ResourcePrefix
 from etcdfix.remediation.backup.file import read_backup
-from etcdfix.remediation.backup.folder import FileKind, look_into
+from etcdfix.remediation.backup.folder import look_into
 from etcdfix.remediation.errors import BackupUnreadable
 from etcdfix.report.document import Step
 from etcdfix.report.encryption import EncryptionUsageReport, KeyUsage, key_fields
@@ -190,8 +190,6 @@ def _elsewhere(
     except SourceError as exc:
         problems.append(f"the earlier values that are still kept could not all be read: {exc.message}")
     for file in (file for directory in request.backup_directories for file in look_into(directory)):
-        if file.kind in {FileKind.OURS, FileKind.FOREIGN}:
-            continue
         try:
             content = read_backup(file.path).content
         except BackupUnreadable as exc:

@@ -1,7 +1,7 @@
 """What lies in backup directories, and what the audit log says of it.
 
-Every file is named, whatever it is, and nothing outside is followed: files are reached by plain name from the
-descriptor of the directory, and one value at a time is in memory.
+Nothing outside is followed: files are reached by plain name from the descriptor of the directory, and one value at a
+time is in memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 from etcdfix.copies import backups as copies
 from etcdfix.copies.finder import LookedInto
 from etcdfix.copies.model import Place
-from etcdfix.inputs.ownfiles import OwnFile, own_file
+from etcdfix.inputs.ownfiles import BACKUP_FAMILY
 from etcdfix.model.errors import why
 from etcdfix.model.model import ClusterIdentity
 from etcdfix.model.storagekey import DEFAULT_PREFIX, StorageCodec, StorageLayout, likely_prefixes
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 UNKNOWN_TO_THE_LOG: Final = "the audit log does not know the backup, or not as it is: it may have been edited"
 
 _BACKUP_NAME: Final = re.compile(r"[0-9a-f]{16}-\d+-\d+-[0-9a-f]{16}\.json", re.ASCII)
-_LEFT_BEHIND: Final = re.compile(r"^\.etcdfix-probe-|\.torn-|(\.head\.new|\.json\.new|\.reserve|\.lock)$")
 _SECRETS: Final = "secrets"
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -62,9 +61,7 @@ class FileKind(StrEnum):
     DAMAGED = "damaged"
     """It has the name or the beginning of a backup, and is none that is whole."""
     UNREADABLE = "unreadable"
-    OURS = "ours"
-    """Another file of ours: an audit log, its head, a plan, what a crash left."""
-    FOREIGN = "foreign"
+    OTHER = "other"
 
 
 class FoundFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,7 +152,7 @@ def anchors_in(files: Iterable[FoundFile], log: Path) -> list[Anchor]:
 
 
 def look_into(directory: Path | int, path: Path | None = None) -> Iterator[FoundFile]:
-    """Yield every file of a directory, by name; markers only where their backup is missing; or BackupUnreadable.
+    """Yield the backups of a directory, by name, and what looks like one; or BackupUnreadable.
 
     ``directory`` is where it is, or an open descriptor of what is at ``path``.
     """
@@ -164,10 +161,10 @@ def look_into(directory: Path | int, path: Path | None = None) -> Iterator[Found
     try:
         if not isinstance(directory, int):
             directory = opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        names = sorted(os.listdir(directory))  # noqa: PTH208 - pathlib does not list a descriptor
-        for name in names:
-            if not (name.endswith(MARKER_SUFFIX) and name.removesuffix(MARKER_SUFFIX) in names):
-                yield look_at(directory, where / name)
+        for name in sorted(os.listdir(directory)):  # noqa: PTH208 - pathlib does not list a descriptor
+            file = look_at(directory, where / name)
+            if file.kind is not FileKind.OTHER:
+                yield file
     except OSError as exc:
         raise BackupUnreadable(f"backup directory {where}: {why(exc)}", path=where) from exc
     finally:
@@ -176,13 +173,13 @@ def look_into(directory: Path | int, path: Path | None = None) -> Iterator[Found
 
 
 def look_at(directory: int, path: Path) -> FoundFile:
-    """Return what one file is."""
+    """Return what one file is; no link is followed."""
     try:
         status = os.stat(path.name, dir_fd=directory, follow_symlinks=False)
         if not stat.S_ISREG(status.st_mode):
-            is_link = stat.S_ISLNK(status.st_mode)
-            what = "a symbolic link, which is not followed" if is_link else "no regular file"
-            return FoundFile(path=path, kind=FileKind.FOREIGN, what=what)
+            named = _BACKUP_NAME.fullmatch(path.name) is not None
+            what = "it is a link or no regular file, and is not followed"
+            return FoundFile(path=path, kind=FileKind.DAMAGED if named else FileKind.OTHER, what=what)
         descriptor = os.open(path.name, _FLAGS, dir_fd=directory)
         try:
             return _look_at_open(descriptor, directory, path)
@@ -198,21 +195,12 @@ def _look_at_open(descriptor: int, directory: int, path: Path) -> FoundFile:
     found = partial(
         FoundFile, path=path, exposed=tuple(_exposures(status)), size=status.st_size, marked=marked
     )
-    if path.name.endswith(MARKER_SUFFIX):
-        return found(kind=FileKind.OURS, what="the marker of a backup that is not there")
-    if _LEFT_BEHIND.search(path.name):
-        return found(kind=FileKind.OURS, what="beside an audit log, or left behind by a crash")
     try:
         backup = parse_backup(read_limited(descriptor, limit=MAX_BACKUP_SIZE), path=path)
-    except NotABackup:
-        ours = own_file(directory, path.name)
-        if _BACKUP_NAME.fullmatch(path.name) or ours is OwnFile.BACKUP:
-            what = "it has the name or the end of a backup, and does not begin like one"
-            return found(kind=FileKind.DAMAGED, what=what)
-        kind = FileKind.FOREIGN if ours is None else FileKind.OURS
-        return found(kind=kind, what="not a file of etcdfix" if ours is None else ours.value)
     except BackupUnreadable as exc:
-        return found(kind=FileKind.DAMAGED, what=exc.message.removeprefix(f"backup {path}: "))
+        begins = not isinstance(exc, NotABackup) and status.st_size > len(BACKUP_FAMILY)
+        kind = FileKind.DAMAGED if begins or _BACKUP_NAME.fullmatch(path.name) else FileKind.OTHER
+        return found(kind=kind, what=exc.message.removeprefix(f"backup {path}: "))
     # A list of thousands must not hold their values; every digest was compared already.
     content = msgspec.structs.replace(backup.content, value_base64=b"")
     return found(kind=FileKind.BACKUP, backup=msgspec.structs.replace(backup, content=content))

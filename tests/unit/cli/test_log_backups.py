@@ -100,15 +100,15 @@ class TestList:
         code, found = self.listed(capfd, ground)
         assert (code, reasons(found, wrong=False), found["audit_log_head"]) == (3, ["log"], None)
 
-    def test_files_that_are_not_ours_are_named(self, capfd: Captured, ground: Ground) -> None:
+    def test_names_of_strangers_are_safe(self, capfd: Captured, ground: Ground) -> None:
         name = ground.change(key=HOSTILE)
+        path = ground.directories[0] / name
+        path.write_bytes(path.read_bytes()[:-9])
         (ground.directories[0] / "\x1b[31mnotes").write_text("mine")
-        (ground.directories[0] / name).write_bytes((ground.directories[0] / name).read_bytes()[:-9])
         code, out, _ = backup(capfd, ground, "backups")
         assert code == 1
-        assert "\nforeign " in out
-        assert "\ndamaged " in out
-        assert "\\x1b[31mnotes" in out
+        assert "damaged" in out
+        assert "notes" not in out
 
     def test_what_was_pruned_is_not_missing_and_may_not_come_back(
         self, capfd: Captured, ground: Ground

@@ -59,45 +59,31 @@ def test_a_backup_without_its_value(ground: Ground) -> None:
     assert found.backup.content.value_size == 278
 
 
-def test_a_marker_is_told_with_its_backup_and_without(ground: Ground) -> None:
+def test_a_marker_is_told_with_its_backup(ground: Ground) -> None:
     name = ground.change()
     (ground.directories[0] / (name + MARKER_SUFFIX)).touch(0o600)
     (ground.directories[0] / ("gone.json" + MARKER_SUFFIX)).touch(0o600)
     found = look(ground)
-    assert set(found) == {name, "gone.json" + MARKER_SUFFIX}
+    assert set(found) == {name}
     assert found[name].marked
-    assert found["gone.json" + MARKER_SUFFIX].what == "the marker of a backup that is not there"
 
 
-def test_everything_else_is_named(ground: Ground, tmp_path: Path) -> None:
-    name = ground.change()
+def test_what_looks_like_a_backup_is_found_and_nothing_else(ground: Ground, tmp_path: Path) -> None:
+    name, nothing = ground.change(), "0" * 16 + "-1-1-" + "0" * 16 + ".json"
     folder = ground.directories[0]
     raw = (folder / name).read_bytes()
     (folder / "cut.json").write_bytes(raw[:-30])
-    (folder / ("0" * 16 + "-1-1-" + "0" * 16 + ".json")).write_bytes(b"words")
+    (folder / nothing).write_bytes(b"words")
     (folder / "tail.json").write_bytes(b"x" + raw)
     (folder / "notes").write_text("mine")
     (folder / "link.json").symlink_to(tmp_path / "outside")
     own_directory(folder / "deeper")
     os.mkfifo(folder / "pipe")
-    for file in ("audit.jsonl", "audit.jsonl.head"):
-        (folder / file).write_bytes((ground.folder / file).read_bytes())
-    for file in (
-        "audit.jsonl.reserve",
-        "audit.jsonl.lock",
-        "audit.jsonl.torn-7-ab",
-        "audit.jsonl.head.new",
-        ".etcdfix-probe-ab",
-    ):
-        (folder / file).touch(0o600)
-    kinds = {file: found.kind.value for file, found in look(ground).items()}
-    assert kinds == {
-        name: "backup", "cut.json": "damaged", "0" * 16 + "-1-1-" + "0" * 16 + ".json": "damaged",
-        "tail.json": "damaged", "notes": "foreign", "link.json": "foreign", "deeper": "foreign", "pipe": "foreign",
-        "audit.jsonl": "ours", "audit.jsonl.head": "ours", "audit.jsonl.reserve": "ours", "audit.jsonl.lock": "ours",
-        "audit.jsonl.torn-7-ab": "ours", "audit.jsonl.head.new": "ours", ".etcdfix-probe-ab": "ours",
-    }  # fmt: skip
-    assert all(found.what for file, found in look(ground).items() if file != name)
+    (folder / "audit.jsonl").write_bytes(ground.log.read_bytes())
+    (folder / "audit.jsonl.reserve").touch(0o600)
+    found = {file: each.kind.value for file, each in look(ground).items()}
+    assert found == {name: "backup", "cut.json": "damaged", nothing: "damaged"}
+    assert all(each.what for file, each in look(ground).items() if file != name)
 
 
 def test_what_others_may_get_at(ground: Ground, tmp_path: Path) -> None:
@@ -309,7 +295,7 @@ class TestUnlistedWrites:
         assert unlisted_writes([folder / "one"], log.path, self.HERE) == frozenset()
 
     def test_a_damaged_one_counts_by_its_name(self, folder: Path) -> None:
-        (folder / "one" / f"{name_of(KEY)}-41-7-x.json").write_text("{")
+        (folder / "one" / f"{name_of(KEY)}-41-7-{'0' * 16}.json").write_text("{")
         assert unlisted_writes([folder / "one"], folder / "none.jsonl", self.HERE) == {name_of(KEY)}
 
     def test_a_directory_that_cannot_be_listed(self, folder: Path) -> None:

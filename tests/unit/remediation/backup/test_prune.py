@@ -153,7 +153,7 @@ class TestWhatStays:
         ("what", "rule", "why"),
         [
             ("made up", Rule.BACKUP_UNLISTED, "the audit log does not know it"),
-            ("link", Rule.BACKUP_UNLISTED, "a symbolic link, which is not followed"),
+            ("link", Rule.BACKUP_UNLISTED, "it is a link or no regular file"),
             ("damaged", Rule.BACKUP_UNLISTED, "cut off, or edited"),
             ("0620", Rule.BACKUP_UNLISTED, "others may get at it"),
             ("0640", Rule.BACKUP_UNLISTED, "others may get at it"),

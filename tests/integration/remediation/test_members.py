@@ -290,12 +290,6 @@ def test_a_url_that_leads_to_another_cluster(
     assert len(set(caught.value.cluster_ids.values())) == 2
 
 
-def test_no_more_urls_than_a_member_can_have(etcd: EtcdServer, monkeypatch: Patch) -> None:
-    with connected(etcd.endpoint) as client:
-        listed(client, monkeypatch, member(*(f"ftp://{number}:1" for number in range(100))))
-        assert reason_of(client).count("ftp://") == 8
-
-
 @pytest.mark.parametrize(
     "change",
     [

@@ -491,20 +491,6 @@ def test_without_a_socket_of_its_own_nothing_is_sent(
     assert examined(client, key) == expected
 
 
-def test_an_error_without_words(etcd: EtcdServer) -> None:
-    class Silent(Exception):
-        def code(self) -> Any:
-            return SimpleNamespace(name="UNKNOWN")
-
-        def details(self) -> None:
-            return None
-
-    with channel_to(etcd.endpoint) as channel:
-        lost = channel._lost(channel._callee.failed(Silent(), 5))
-    assert isinstance(lost, TransactionUnanswered)
-    assert not lost.ended
-
-
 @pytest.mark.parametrize("trouble", ["refused-stream", "goaway", "cut"])
 def test_grpc_sends_nothing_again_by_itself(trouble: str) -> None:
     with RawHTTP2(trouble) as server, channel_to(server.endpoint) as channel:

@@ -11,9 +11,8 @@ import pytest
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import ClusterIdentity, StoredValue
 from etcdfix.model.rules import Rule
-from etcdfix.model.storagekey import StorageLayout, builtin_directories
+from etcdfix.model.storagekey import StorageLayout
 from etcdfix.remediation.datastore import (
-    LONG_LIVED,
     Expected,
     KeyReading,
     KineNow,
@@ -80,10 +79,6 @@ def test_a_record_is_not_said_to_be_compacted(k3s: KineWriter, now: KineNow) -> 
     assert compare_with_etcd(now, recorded, ClusterIdentity(), now.read_key(KEY)) == EtcdComparison()
     later = msgspec.structs.replace(recorded, revision=k3s.newest + 1)
     assert compare_with_etcd(now, later, ClusterIdentity(), now.read_key(KEY)).is_older
-
-
-def test_it_is_a_file(k3s: KineWriter, now: KineNow) -> None:
-    assert now.file == k3s.path
 
 
 def test_a_compaction_moves_nothing(k3s: KineWriter, now: KineNow) -> None:
@@ -167,14 +162,6 @@ def test_one_on_which_the_change_rests_takes_the_place_of_the_same() -> None:
     assert Landmarks(MARKS, 50).with_mark(rested) == Landmarks((MARKS[0], rested), 50)
     assert Landmarks(MARKS, 50).with_mark(HOME) == Landmarks((*MARKS, HOME), 50)
     assert (HOME.compared, MARKS[0].compared) == (("mod_revision", 43), ("create_revision", 2))
-
-
-def test_their_directories_are_known_ones() -> None:
-    known = {directory.path for directory in builtin_directories()}
-    assert set(LONG_LIVED) <= known
-    assert len(set(LONG_LIVED)) == len(LONG_LIVED)
-    # Values are large there, or do not stay.
-    assert not {"configmaps", "secrets", "pods", "events", "leases"} & set(LONG_LIVED)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from etcdfix.inputs import machine
-from etcdfix.model.errors import why
 from etcdfix.remediation import durable
 from etcdfix.remediation.durable import (
     Filesystem,
@@ -22,7 +21,6 @@ from etcdfix.remediation.durable import (
     filesystem_kind,
     find_mount_above,
     open_directory,
-    probe,
     read_limited,
     refuse_foreign_file,
     same_disk,
@@ -32,7 +30,6 @@ from tests.support.audit_logs import Calls, mounted, own_directory
 from tests.support.durable_steps import (
     DIRECTORY_ACTIONS,
     FILE_ACTIONS,
-    PROBE_ACTIONS,
     REMOVE_ACTIONS,
     REPLACE_ACTIONS,
     FailAt,
@@ -63,14 +60,6 @@ class TestDirectories:
                 assert os.path.samestat(os.fstat(opened.descriptor), path.stat())
             assert opened.descriptor == -1
             opened.close()
-
-    def test_root_of_the_file_system(self) -> None:
-        if os.geteuid() == 0 and not Path("/").stat().st_mode & 0o022:
-            with open_directory(Path("/")) as opened:
-                assert opened.path == Path("/")
-        else:
-            with pytest.raises(UnsafePlace):
-                open_directory(Path("/"))
 
     def test_missing_and_named(self, tmp_path: Path) -> None:
         with pytest.raises(UnsafePlace, match="does not exist") as caught:
@@ -195,14 +184,6 @@ class TestDirectories:
             open_directory(tmp_path / "kept", create=True, step=FailAt("directory: before create directory"))
         assert not (tmp_path / "kept").exists()
 
-    def test_no_descriptor_is_lost(self, tmp_path: Path) -> None:
-        before = open_descriptors()
-        own_directory(tmp_path / "kept").chmod(0o770)
-        for path in (tmp_path / "kept", tmp_path / "none" / "none"):
-            with pytest.raises(UnsafePlace):
-                open_directory(path)
-        assert open_descriptors() == before
-
 
 class TestCreate:
     def test_file_is_whole_private_and_announced(self, directory: SafeDirectory) -> None:
@@ -235,14 +216,6 @@ class TestCreate:
             ("head: unlink file", "unlink file"),
             ("head: fsync directory", "fsync directory"),
         ]
-
-    def test_more_than_one_call_writes_takes(
-        self, directory: SafeDirectory, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        real = os.write
-        monkeypatch.setattr(os, "write", lambda fd, data: real(fd, bytes(data)[:7]))
-        directory.create("a", bytes(range(200)), what="backup")
-        assert (directory.path / "a").read_bytes() == bytes(range(200))
 
     @pytest.mark.parametrize("make", ["file", "link", "dangling"])
     def test_what_is_there_stays(self, directory: SafeDirectory, tmp_path: Path, make: str) -> None:
@@ -350,12 +323,6 @@ class TestRead:
         directory.create("a", bytes(size), what="backup")
         assert len(directory.read("a", limit=5)) == comes
 
-    def test_from_the_beginning(self, tmp_path: Path) -> None:
-        (tmp_path / "a").write_bytes(b"bytes")
-        with (tmp_path / "a").open("rb") as file:
-            file.seek(3)
-            assert read_limited(file.fileno(), limit=10) == b"bytes"
-
 
 class TestForeignFiles:
     def check(self, path: Path) -> None:
@@ -390,21 +357,6 @@ class TestForeignFiles:
         os.chown(tmp_path / "a", 12345, 12345)
         with pytest.raises(UnsafePlace, match="belongs to uid 12345"):
             self.check(tmp_path / "a")
-
-
-class TestProbe:
-    def test_leaves_nothing(self, directory: SafeDirectory) -> None:
-        seen: list[str] = []
-        directory.step = seen.append
-        probe(directory)
-        assert directory.names() == []
-        assert seen == list(step_names("probe", PROBE_ACTIONS))
-
-    @pytest.mark.parametrize("at", sorted(set(step_names("probe", PROBE_ACTIONS))))
-    def test_failure(self, directory: SafeDirectory, at: str) -> None:
-        directory.step = FailAt(at)
-        with pytest.raises(NotDurable, match=r"probe .*: No space left"):
-            probe(directory)
 
 
 MOUNTS = r"""22 27 0:21 / /proc rw,relatime - proc proc rw
@@ -476,11 +428,6 @@ class TestDefaults:
         monkeypatch.setenv("XDG_STATE_HOME", state)
         monkeypatch.setenv("HOME", "/home/ada")
         assert default_directory() == Path(expected)
-
-
-def test_what_the_system_says() -> None:
-    assert why(OSError(errno.EIO, "Input/output error", "/secret/path")) == "Input/output error"
-    assert why(OSError("made by hand")) == "made by hand"
 
 
 class TestLockedFile:

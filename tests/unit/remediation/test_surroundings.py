@@ -13,7 +13,6 @@ from etcdfix.examine.verdicts.damage import Damage
 from etcdfix.examine.verdicts.examination import KeyName
 from etcdfix.model.model import Outcome, StoredValue
 from etcdfix.model.storagekey import StorageLayout
-from etcdfix.remediation import surroundings as alike_module
 from etcdfix.remediation.surroundings import SameKeyEvidence, look_at_all
 from etcdfix.testing.protobytes import block, object_meta, unknown
 from tests.support.decoders import shared_decoder
@@ -247,14 +246,6 @@ def test_likeness_of_what_its_providers_refuse_to_read() -> None:
     assert similarity_of(found, under_test) == Similarity("secrets", Cause.UNKNOWN_ENCODING, "")
 
 
-def test_a_likeness_in_words() -> None:
-    assert str(Similarity("secrets", Cause.KIND_NOT_REGISTERED, "v1 Sekret")) == "v1 Sekret of secrets"
-    assert str(Similarity("", Cause.UNKNOWN_ENVELOPE, "kms/v3")) == "kms/v3"
-    assert str(Similarity("secrets", Cause.CBOR_DAMAGED, "")) == "cbor-damaged of secrets"
-    for cause in (Cause.UNKNOWN_ENCODING, Cause.MAGIC_DAMAGED):
-        assert str(Similarity("secrets", cause, b"pass".hex())) == f"{cause} of secrets"
-
-
 @pytest.mark.parametrize(
     ("holds", "failed", "read"),
     [
@@ -380,9 +371,3 @@ def test_what_spoils_the_list_of_its_resource_is_left_too() -> None:
     spoiling = unknown(b"v1", b"ConfigMap", block(1, object_meta(b"m", b"shop", UID) + managed))
     holds = {"/registry/secrets/shop/short": SHORT, "/registry/configmaps/shop/m": spoiling}
     assert look("/registry/secrets/shop/short", holds).unread == {"configmaps": 1}
-
-
-def test_names_of_resources_are_counted_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alike_module, "_MOST_NAMES", 1)
-    holds = HOLDS | {"/registry/configmaps/shop/empty": b"", "/registry/strangers/shop/x": b"\x01"}
-    assert look("/registry/secrets/shop/short", holds).unread == {"configmaps": 2, "other resources": 2}

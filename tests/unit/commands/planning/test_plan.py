@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import errno
-import gc
 import io
-import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -19,9 +17,7 @@ from etcdfix.commands.plan import build_plan
 from etcdfix.commands.planning import broken
 from etcdfix.commands.planning.broken import Broken
 from etcdfix.encryption.config_model import EncryptionConfiguration
-from etcdfix.examine.one import Examiner
 from etcdfix.examine.spool import Spool
-from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.graph.assess import assess
 from etcdfix.graph.builder import IndexBuilder
 from etcdfix.graph.index import ImpactIndex
@@ -194,18 +190,6 @@ def test_a_report_of_another_configuration_is_refused(tmp_path: Path) -> None:
         build_plan(source, examiner_of(cluster, source, config), request)
 
 
-def test_a_prefix_out_of_a_report_is_quoted_for_the_shell(tmp_path: Path) -> None:
-    cluster = base()
-    request = request_for(scan_to(tmp_path / "report.json", cluster))
-    hostile = "/x; touch owned #\x1b[2J"
-    scope = msgspec.structs.replace(request.report.scope, etcd_prefix=hostile)
-    report = msgspec.structs.replace(request.report, scope=scope)
-    source = cluster.source()
-    with pytest.raises(ConfigurationError, match="the report is of keys below /x;") as caught:
-        build_plan(source, examiner_of(cluster, source), msgspec.structs.replace(request, report=report))
-    assert shlex.split(caught.value.hint) == ["--etcd-prefix", "/x; touch owned #\\x1b[2J"]
-
-
 def test_problems_of_report_and_source_make_a_plan_incomplete(tmp_path: Path) -> None:
     cluster = base()
     lose(cluster, cluster.secret("one"))
@@ -349,24 +333,6 @@ def test_a_key_that_cannot_be_typed_is_listed_and_named_in_base64(tmp_path: Path
     for text in (_json(plan),):
         assert all(line.isprintable() for line in text.splitlines())
         assert "never-to-be-shown" not in text
-
-
-def test_commands_of_a_plan_can_be_shown(tmp_path: Path) -> None:
-    """People cut them out of the JSON with jq."""
-    cluster = base()
-    evil = "\x1b[2Jevil\u202e"
-    key = cluster.secret(evil)
-    using_pod(cluster, evil, evil)
-    cluster.break_(cluster.add(f"{evil}/v1", "Thing", "one", "shop"))
-    lose(cluster, key)
-    source = MemorySource(cluster.values, problems=[f"page {evil} is damaged"])
-    path = scan_to(tmp_path / "report.json", cluster, source=source)
-    plan = build_plan(source, examiner_of(cluster, source), request_for(path))
-    assert any(evil in entry.name for entry in plan.entries)
-    assert any("\\x1b[2Jevil\\u202e" in entry.what for entry in plan.entries)
-    commands = [*(entry.command for entry in plan.entries), *(step.command for step in plan.steps)]
-    assert all(command.isprintable() for command in commands)
-    assert plan == load_back(plan)
 
 
 def load_back(plan: DeletionPlan) -> DeletionPlan:
@@ -513,33 +479,6 @@ def test_the_work_grows_with_the_objects_and_no_faster(tmp_path: Path) -> None:
     calls(2)  # what is read once
     few, many = calls(30), calls(120)
     assert many < 4.2 * few
-
-
-def test_broken_value_is_not_examined_again_and_no_entry_is_kept(tmp_path: Path, monkeypatch: Patch) -> None:
-    cluster = lost_cluster(60)
-    source = cluster.source()
-    request = request_for(scan_to(tmp_path / "report.json", cluster))
-    examined: Counter[bytes] = Counter()
-    examine = Examiner.examine
-    kept: list[int] = []
-
-    def counting(self: Examiner, stored: StoredValue, *, thorough: bool = False) -> Examination:
-        examined[stored.key] += 1
-        return examine(self, stored, thorough=thorough)
-
-    def progress(items: Iterator[T], label: str, _estimate: int | None, /) -> Iterator[T]:
-        for number, item in enumerate(items):
-            if label == "broken objects" and number == 299:
-                kept.append(sum(isinstance(one, PlanEntry) for one in gc.get_objects()))
-            yield item
-
-    monkeypatch.setattr(Examiner, "examine", counting)
-    before = sum(isinstance(one, PlanEntry) for one in gc.get_objects())
-    plan = build_plan(source, examiner_of(cluster, source), request, progress=progress)
-    assert len(plan.entries) == 300
-    assert max(examined[entry.key.encode()] for entry in plan.entries) <= 2
-    (after,) = kept
-    assert after - before < 20
 
 
 def test_no_room_for_broken_objects_is_said(tmp_path: Path, monkeypatch: Patch) -> None:

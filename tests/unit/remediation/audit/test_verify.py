@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
-import os
 import socket
 import stat
 import subprocess
@@ -413,10 +411,6 @@ class TestUnreadable:
     def test_gone(self, path: Path) -> None:
         self.unreadable(path, "No such file")
 
-    def test_pipe(self, path: Path) -> None:
-        os.mkfifo(path)
-        self.unreadable(path, "not a regular file")
-
     @pytest.mark.parametrize("make", ["folder", "loop"])
     def test_head_file(self, path: Path, make: str) -> None:
         write_log(path)
@@ -466,32 +460,6 @@ class TestUnreadable:
         log = AuditLog.open(path)
         threading.Timer(0.1, log.close).start()
         assert verify(path, wait_seconds=60).state is ChainState.WHOLE
-
-    def test_readers_share(self, path: Path) -> None:
-        write_log(path)
-        with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH)
-            assert verify(path, wait_seconds=0).state is ChainState.WHOLE
-
-
-class TestReading:
-    def test_records(self, path: Path) -> None:
-        links = write_log(path)
-        put(path, path.read_bytes(), b"half")
-        read = list(read_records(path))
-        assert [record.link for record in read] == links
-        assert [event.type for event in read] == ["intent", "outcome"] * 3
-
-    def test_records_of_something_else(self, path: Path) -> None:
-        put(path, b'{"kind":"Event"}\n')
-        with pytest.raises(AuditLogUnreadable, match="line 1: it is no record"):
-            list(read_records(path))
-
-    def test_records_without_a_number(self, path: Path) -> None:
-        write_log(path)
-        put(path, lines(path)[0].replace(b'sequence":"1"', b'sequence":"x"'))
-        with pytest.raises(AuditLogUnreadable, match="line 1: it is no record"):
-            list(read_records(path))
 
 
 def test_memory_stays_flat(tmp_path: Path) -> None:

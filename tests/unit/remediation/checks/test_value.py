@@ -17,11 +17,9 @@ from etcdfix.examine.verdicts.key_loss import KeyCounts
 from etcdfix.model.errors import RefusedByRule
 from etcdfix.model.model import Outcome, Repair, RepairKind, RepairProof
 from etcdfix.model.rules import MEANINGS, Rule
-from etcdfix.remediation.checks.value import as_it_is
 from etcdfix.remediation.surroundings import SameKeyEvidence
-from etcdfix.text.commands import RunOptions
 from tests.support.checked_values import judged
-from tests.support.examinations import examination, readable
+from tests.support.examinations import examination
 
 KEY1 = "aesgcm/v1/key1"
 ALL_RISKS = tuple(MEANINGS)
@@ -136,11 +134,6 @@ def test_a_key_that_could_not_be_asked_for_is_not_lost() -> None:
     error = refusal(found, alike(found, KeyCounts(failed=12)), declared=KEY1, risks=ALL_RISKS)
     assert error.rule == Rule.DECLARATION
     assert error.hint.startswith("the plugin of kms/v2/other of configmaps did not answer")
-
-
-def test_a_key_whose_name_needs_quotes() -> None:
-    found = broken(Cause.KEY_NAME_MISSING, transformer="aescbc/v1/two words; rm")
-    assert refusal(found).hint.endswith("--declare-key-lost 'aescbc/v1/two words; rm'")
 
 
 @pytest.mark.parametrize("cause", [Cause.DOUBLE_ENCRYPTED, Cause.ENVELOPE_DAMAGED, Cause.ALLOCATOR_DAMAGED])
@@ -273,15 +266,6 @@ def test_a_plugin_that_was_not_asked_is_named() -> None:
         assert hint.startswith("the plugin of kms/v2/elsewhere did not answer whether it opens it")
 
 
-def test_who_is_to_be_asked_before_likely_damage_is_accepted() -> None:
-    asked = "with --kubeconfig FILE, ask whether an API server has other bytes"
-    assert refusal(broken(Cause.NONCE_DAMAGED, damage=Damage.LIKELY)).hint.startswith(asked)
-    right = broken(Cause.CIPHERTEXT_DAMAGED, damage=Damage.LIKELY, key_proven=True)
-    newer = broken(Cause.KIND_NOT_REGISTERED, maybe_newer=True)
-    for found in (right, newer):
-        assert refusal(found).hint.startswith("if that is understood: --accept ")
-
-
 def test_many_whose_key_is_right_say_nothing_of_the_key() -> None:
     found = broken(key_proven=True)
     error = refusal(found, alike(found, KeyCounts(opened=3, failed=12, damaged=11)))
@@ -320,14 +304,6 @@ def test_in_the_clear_there_is_no_key_to_declare() -> None:
     assert (error.rule, error.hint) == (Rule.PATTERN, "find out what happened to so many of them")
     assert error.message.startswith("under identity 11 values fail")
     assert refusal(found, declared="identity").rule == Rule.DECLARATION
-
-
-def test_envelopes_that_nobody_knows_are_said_in_words() -> None:
-    found = broken(
-        Cause.UNKNOWN_ENVELOPE, transformer="", rule="secrets", key_fingerprints=(), maybe_newer=True
-    )
-    error = refusal(found, alike(found, KeyCounts(failed=2)), risks=ALL_RISKS)
-    assert error.message.startswith("under envelopes that nobody knows of secrets 2 values fail")
 
 
 # (c) What a newer cluster may have written.
@@ -502,14 +478,6 @@ def test_what_is_well_once_all_others_are_seen_stays(outcome: Outcome) -> None:
     """A plugin may answer otherwise the second time."""
     again = broken(Cause.OWNER_UNKNOWN, outcome=outcome)
     assert outcome.value in refusal(broken(), alike(again, KeyCounts(opened=1)), risks=ALL_RISKS).rules
-
-
-@pytest.mark.parametrize("outcome", [Outcome.READABLE, Outcome.INCONSISTENT, Outcome.NOT_AN_OBJECT])
-def test_commands_in_hints_are_quoted(outcome: Outcome) -> None:
-    error = as_it_is(readable(b"/registry/secrets/shop/a b;\x1b", outcome=outcome), RunOptions())
-    assert "a b" not in error.hint
-    if outcome is Outcome.INCONSISTENT:
-        assert "etcdfix get base64:" in error.hint
 
 
 # What is declared lost.

@@ -17,7 +17,7 @@ import msgspec
 from etcdfix.graph.edges import UNKNOWN, Edges
 from etcdfix.graph.kinds import Kinds, Served
 from etcdfix.graph.model import Condition, ObjectRef, OwnerReference
-from etcdfix.graph.uses import Role, Use, unscoped_keys
+from etcdfix.graph.uses import Role, Use, any_namespace_key
 from etcdfix.model.storagekey import ResourcePrefix, StorageCodec, StorageLayout, display
 from etcdfix.text.safetext import key_base64
 
@@ -374,14 +374,14 @@ class ImpactIndex:
         return self._uses(self.edges.of_source(node))
 
     def users(self, node: int) -> Iterator[Edge]:
-        """Yield the uses of a node, those included that leave its namespace or its name open."""
+        """Yield the uses of a node, those included that leave its namespace open."""
         yield from self._uses(self.edges.of_target(node))
-        for key in unscoped_keys(self.keys[node]):
-            unscoped = self._numbers.get(key)
-            if unscoped is not None and unscoped != node:
-                for edge in self._uses(self.edges.of_target(unscoped)):
-                    if edge.use.unscoped:
-                        yield edge._replace(target=node)
+        key = any_namespace_key(self.keys[node])
+        unscoped = self._numbers.get(key) if key is not None else None
+        if unscoped is not None and unscoped != node:
+            for edge in self._uses(self.edges.of_target(unscoped)):
+                if edge.use.unscoped:
+                    yield edge._replace(target=node)
 
     def owners(self, node: int) -> list[Owner]:
         """Return a node's owner references, in their order."""

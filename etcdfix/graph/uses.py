@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -56,7 +55,6 @@ class Role(StrEnum):
     TOKEN_OF = "token-of"  # noqa: S105 - no password
     INGRESS_TLS = "ingress-tls"
     BACKEND = "backend"
-    POLICY_PARAMETER = "policy-parameter"
     SUBJECT = "subject"
     CERTIFICATE_REQUEST = "certificate-request"
     NODE_CONFIGURATION = "node-configuration"
@@ -64,16 +62,15 @@ class Role(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Use(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
+class Use(msgspec.Struct, frozen=True, cache_hash=True, gc=False, array_like=True):
     """One way in which objects are used; many references share one value.
 
     Attributes:
         role: What for.
         path: Field that says so, as a path of JSON names, ``[]`` for every element.
         optional: The field itself says that the target may be absent.
-        heuristic: It is likely, not certain: the look of a custom resource's field says so, or the default of a driver,
-            or labels that were not compared.
-        unscoped: Namespace or name are left open: its target stands for all that :func:`unscoped_keys` leads to it.
+        heuristic: It is likely, not certain: the look of a custom resource's field says so.
+        unscoped: The namespace is left open: its target stands for all that :func:`any_namespace_key` leads to it.
     """
 
     role: Role
@@ -132,23 +129,14 @@ CLAIMS, VOLUMES, NODES, STORAGE_CLASSES = (
 )
 
 ANY: Final = "*"
-"""Stands in the key of an unscoped use's target for every namespace, or every name; none is called like that."""
+"""Stands in the key of an unscoped use's target for every namespace; none is called like that."""
 
 
-@lru_cache(maxsize=64)
-def unscoped_keys(relative: bytes) -> tuple[bytes, ...]:
-    """Return the keys by which an unscoped use may mean an object.
-
-    For ``secrets/shop/db`` they are ``secrets/*/db`` (a name, in whatever namespace), ``secrets/shop/*`` and
-    ``secrets/*/*`` (whatever has the labels); for ``things.example.com/kind/x`` one of them is ``…/kind/*``.
-    """
-    above, slash, name = relative.rpartition(b"/")
+def any_namespace_key(relative: bytes) -> bytes | None:
+    """Return the key by which an unscoped use may mean an object, ``secrets/*/db``; None for what has no namespace."""
+    above, _, name = relative.rpartition(b"/")
     directory, between, _ = above.rpartition(b"/")
-    everything = ANY.encode()
-    found = [b"%b/%b" % (above, everything)] if slash else []
-    if between:
-        found += [b"%b/%b/%b" % (directory, everything, last) for last in (name, everything)]
-    return tuple(found)
+    return b"%b/%b/%b" % (directory, ANY.encode(), name) if between else None
 
 
 ANNOTATIONS: Final = "metadata.annotations"

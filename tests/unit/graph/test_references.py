@@ -13,7 +13,6 @@ from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine.one import Examiner
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.model import Stops
 from etcdfix.graph.users import users_of
 from etcdfix.graph.uses import POD_CARRIERS, Role
 from etcdfix.model.model import Outcome
@@ -265,93 +264,6 @@ def test_other_kinds(
 ) -> None:
     key = cluster.add(api_version, kind, "x", namespace, **fields)
     assert {(target, role) for target, role, _ in uses(cluster, key)} == expected
-
-
-def policy_cluster(
-    reference: dict[str, Any], kind: str = "Secret", api_version: str = "v1", word: str = "Validating"
-) -> tuple[Cluster, str]:
-    cluster = Cluster()
-    group = (
-        "admissionregistration.k8s.io/v1" if word == "Validating" else "admissionregistration.k8s.io/v1beta1"
-    )
-    parameters = {"apiVersion": api_version, "kind": kind}
-    cluster.add(group, f"{word}AdmissionPolicy", "p", spec={"paramKind": parameters})
-    spec = {"policyName": "p", "paramRef": reference}
-    return cluster, cluster.add(group, f"{word}AdmissionPolicyBinding", "b", spec=spec)
-
-
-SECRETS_OF_POLICIES = ("shop/x", "shop/y", "other/x", "other/y")
-
-
-@pytest.mark.parametrize("word", ["Validating", "Mutating"])
-@pytest.mark.parametrize(
-    ("reference", "expected"),
-    [
-        ({"name": "x", "namespace": "shop"}, {"shop/x"}),
-        ({"name": "x"}, {"shop/x", "other/x"}),
-        ({"selector": {"matchLabels": {"a": "b"}}, "namespace": "shop"}, {"shop/x", "shop/y"}),
-        ({"selector": {"matchLabels": {"a": "b"}}}, set(SECRETS_OF_POLICIES)),
-        ({"parameterNotFoundAction": "Deny"}, set()),
-        ({}, set()),
-    ],
-)
-def test_parameters_without_a_namespace_or_by_labels(
-    word: str, reference: dict[str, Any], expected: set[str]
-) -> None:
-    cluster, _ = policy_cluster(reference, word=word)
-    for secret in SECRETS_OF_POLICIES:
-        namespace, _, name = secret.partition("/")
-        cluster.break_(cluster.secret(name, namespace))
-    index = cluster.index()
-    users = {
-        secret: users_of(index, node_of(index, f"/registry/secrets/{secret}"))
-        for secret in SECRETS_OF_POLICIES
-    }
-    assert {secret for secret in users if users[secret]} == expected
-    for secret in expected:
-        (user,) = users[secret]
-        assert (user.object.name, user.role, user.stops) == ("b", Role.POLICY_PARAMETER, Stops.PERHAPS)
-        assert user.heuristic is ("selector" in reference)
-
-
-@pytest.mark.parametrize(
-    ("scope", "reference", "target", "unscoped"),
-    [
-        ("Cluster", {"name": "x"}, "example.com/limits/x", False),
-        ("Cluster", {"selector": {}}, "example.com/limits/*", True),
-        ("Namespaced", {"name": "x"}, "example.com/limits/*/x", True),
-    ],
-)
-def test_parameters_that_are_custom_resources(
-    scope: str, reference: dict[str, Any], target: str, unscoped: bool
-) -> None:
-    cluster, key = policy_cluster(reference, "Limit", "example.com/v1")
-    cluster.define("example.com", "Limit", scope)
-    index = cluster.index()
-    (edge,) = index.uses(node_of(index, key))
-    assert (index.relative(edge.target).decode(), edge.use.unscoped) == (target, unscoped)
-
-
-@pytest.mark.parametrize(
-    ("attributes", "handle", "expected"),
-    [
-        ({}, "group#acc#share#", {"shop/azure-storage-account-acc-secret", "default/azure-storage-account-acc-secret"}),
-        ({"secretNamespace": "infra"}, "group#acc#share#", {"infra/azure-storage-account-acc-secret"}),
-        ({"storageAccount": "own", "secretnamespace": "infra"}, "h", {"infra/azure-storage-account-own-secret"}),
-        ({"secretName": "s"}, "group#acc#share#", {"shop/s", "default/s"}),
-        ({}, "no-account", set()),
-    ],
-)  # fmt: skip
-def test_volumes_of_azure_files(
-    cluster: Cluster, attributes: dict[str, str], handle: str, expected: set[str]
-) -> None:
-    csi = {"driver": "file.csi.azure.com", "volumeHandle": handle, "volumeAttributes": attributes}
-    key = cluster.add("v1", "PersistentVolume", "pv", spec={"csi": csi, "claimRef": CLAIM_REF})
-    found = {name for name, _, _ in uses(cluster, key) if name.startswith("secrets/")}
-    assert found == {f"secrets/{name}" for name in expected}
-    other = {**csi, "driver": "d"}
-    key = cluster.add("v1", "PersistentVolume", "pv", spec={"csi": other, "claimRef": CLAIM_REF})
-    assert not [name for name, _, _ in uses(cluster, key) if name.startswith("secrets/")]
 
 
 def snapshot_cluster(*kinds: tuple[str, str]) -> Cluster:

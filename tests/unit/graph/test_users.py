@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from etcdfix.graph.classes import azure_secrets, claim_tokens, storage_templates
+from etcdfix.graph.classes import claim_tokens, storage_templates
 from etcdfix.graph.heuristic_references import heuristic_references
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import SecretState, Stops
 from etcdfix.graph.users import by_role, secret_state, users_of
-from etcdfix.graph.uses import SECRETS, Role, Rule, RuleTree, unscoped_keys
+from etcdfix.graph.uses import SECRETS, Role, Rule, RuleTree, any_namespace_key
 from tests.support.impact_objects import Cluster, node_of
 from tests.support.kep2639 import CASES, build
 
@@ -93,18 +93,15 @@ def test_warnings_of_users_that_no_reference_shows(
 @pytest.mark.parametrize(
     ("key", "expected"),
     [
-        (b"secrets/shop/db", {b"secrets/*/db", b"secrets/shop/*", b"secrets/*/*"}),
-        (
-            b"example.com/widgets/shop/w",
-            {b"example.com/widgets/*/w", b"example.com/widgets/shop/*", b"example.com/widgets/*/*"},
-        ),
-        (b"storageclasses/fast", {b"storageclasses/*"}),
-        (b"lonely", set()),
-        (b"secrets/shop/\xff", {b"secrets/*/\xff", b"secrets/shop/*", b"secrets/*/*"}),
+        (b"secrets/shop/db", b"secrets/*/db"),
+        (b"example.com/widgets/shop/w", b"example.com/widgets/*/w"),
+        (b"storageclasses/fast", None),
+        (b"lonely", None),
+        (b"secrets/shop/\xff", b"secrets/*/\xff"),
     ],
 )
-def test_unscoped_keys(key: bytes, expected: set[bytes]) -> None:
-    assert set(unscoped_keys(key)) == expected
+def test_a_name_in_any_namespace(key: bytes, expected: bytes | None) -> None:
+    assert any_namespace_key(key) == expected
 
 
 def test_rules_find_names_where_they_stand_and_nowhere_else() -> None:
@@ -148,12 +145,6 @@ def test_the_pair_for_any_operation_is_a_fallback() -> None:
     }
 
 
-def test_hostile_volumes_of_azure_files_name_nothing() -> None:
-    csi = {"driver": "file.csi.azure.com", "volumeHandle": 7, "volumeAttributes": []}
-    assert list(azure_secrets(csi, "shop")) == []
-    assert list(azure_secrets({**csi, "driver": []}, "shop")) == []
-
-
 @pytest.mark.parametrize(
     ("name", "namespace", "expected"),
     [
@@ -170,7 +161,7 @@ def test_hostile_volumes_of_azure_files_name_nothing() -> None:
 def test_templates_of_storage_classes(name: str, namespace: str, expected: tuple[str, str] | None) -> None:
     (template,) = storage_templates(pair("provisioner-", name, namespace))
     tokens = claim_tokens("shop", "data", "pv-1", {"a/b": "from-annotation"})
-    assert template.resolve(tokens.names, tokens.namespaces) == expected
+    assert template.resolve(*tokens) == expected
 
 
 def guessed(spec: Any, namespace: str = "shop") -> set[str]:
@@ -192,8 +183,8 @@ def guessed(spec: Any, namespace: str = "shop") -> set[str]:
         ({"anything": {"apiVersion": "v1", "kind": "Secret", "name": "s"}}, "shop/s"),
         ({"anything": {"kind": "Secret", "name": "s", "group": None}}, "shop/s"),
         # Istio: in the namespace of the gateway's pods.
-        ({"servers": [{"tls": {"credentialName": "s"}}]}, "*/s */s-cacert"),
-        ({"servers": [{"tls": {"credentialName": "kubernetes-gateway://certs/s"}}]}, "certs/s certs/s-cacert"),
+        ({"servers": [{"tls": {"credentialName": "s"}}]}, "*/s"),
+        ({"servers": [{"tls": {"credentialName": "certs/s"}}]}, "certs/s"),
         # Names.
         ({"auth": {"adminExistingSecret": "s"}}, "shop/s"),
         ({"credentialsSecret": "s"}, "shop/s"),
@@ -341,13 +332,11 @@ def test_without_a_namespace_a_name_counts_in_every_namespace(cluster: Cluster) 
 def test_an_unreadable_secret_of_a_gateway_in_another_namespace_is_used(cluster: Cluster) -> None:
     cluster.define("networking.istio.io", "Gateway")
     key = cluster.break_(cluster.secret("web-tls", "istio-system"))
-    authorities = cluster.break_(cluster.secret("web-tls-cacert", "istio-system"))
     servers = [{"tls": {"mode": "MUTUAL", "credentialName": "web-tls"}}]
     cluster.add("networking.istio.io/v1", "Gateway", "web", "shop", spec={"servers": servers})
     index = cluster.index()
-    for secret in (key, authorities):
-        (user,) = users_of(index, node_of(index, secret))
-        assert (user.object.namespace, user.object.name, user.stops) == ("shop", "web", Stops.PERHAPS)
+    (user,) = users_of(index, node_of(index, key))
+    assert (user.object.namespace, user.object.name, user.stops) == ("shop", "web", Stops.PERHAPS)
 
 
 def test_a_field_longer_than_any_name_points_at_nothing() -> None:

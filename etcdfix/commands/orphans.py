@@ -13,15 +13,13 @@ from etcdfix.report.orphans import OrphansReport
 def orphans_report(cluster: ClusterIndex) -> OrphansReport:
     """Return everything whose owner, CRD or namespace is gone, or that no resource claims."""
     found = find_orphans(cluster.index, aggregated=cluster.aggregated)
-    undetermined = _undetermined(cluster.index)
-    reasons = cluster.incomplete_reasons(undetermined)
+    reasons = cluster.incomplete_reasons(_undetermined(cluster.index))
     limited_to = cluster.source.describe().limited_to
     if limited_to:
         reasons.append(f"permission denied: keys outside {limited_to} were not looked at")
     return OrphansReport(
         **report_origin(cluster.source.describe(), cluster.request.configuration, cluster.kube_system_uid),
         **same_fields(found, OrphansReport),
-        undetermined=undetermined,
         complete=not reasons,
         incomplete_reasons=reasons,
     )

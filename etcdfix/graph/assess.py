@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import nullcontext
 from typing import Final
-
-import msgspec
 
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.readable_revision import Kept, kept_of_history, newest_kept, readable_of, reads
@@ -30,7 +29,6 @@ from etcdfix.model.model import Confidence, StoredValue
 from etcdfix.model.storagekey import display
 from etcdfix.sources.base import Source
 
-_PODS: Final = "pods"
 _WORST_FIRST: Final = {risk: -place for place, risk in enumerate(Risk)}
 
 
@@ -66,29 +64,32 @@ def assess(
         SourceError: The history cannot be read.
     """
     node = index.find(key)
-    if node is None:
+    if node is None or (not index.exists(node) and _stands_for_others(index, node)):
         return None
-    if not index.exists(node) and _stands_for_others(index, node):
-        return None
-    known = _last_known(index, source, examiner, node, reader=reader, generations=generations, closed=closed)
-    ref = index.ref(node)
+    stated = _stated_uids(index, node)
+    found = None
+    if source is not None:
+        with source.aside():  # reports rest on the pass over everything
+            found = _newest_object(source, examiner, key, generations=generations, closed=closed)
+        if found is not None and _is_later(source, found) and index.exists(node):
+            index.problems.append(
+                f"{display(key)} was changed after everything was read, and etcd compacted what it was"
+            )
+            found = None
+    known = _last_known(index, node, reader or ContentReader(examiner), found, stated)
     # The uid of an earlier generation leads away from what belongs to this one.
-    sure = known.basis in {"current", "history"} or (
-        known.basis == "references" and not known.conflicting_uids
-    )
-    collection = collect(index, node, uid=known.uid if sure else "", by_api=by_api)
+    disagree = known.basis == "references" and known.conflicting_uids
+    collection = collect(index, node, uid="" if disagree else known.uid, by_api=by_api)
     users = users_of(index, node)
     secret = secret_state(index, node)
     finalizers = _finalizers(index, node, known)
     # What cannot be read refers to nothing; its history may still tell.
     bound_to = index.node_of(node)
-    runs_on = index.place(bound_to)[2] if bound_to is not None else known.node
     warnings = warnings_about(index, node)
     reasons = reasons_for(index, node, collection, secret, users, finalizers, by_api=by_api is not None)
-    reasons += warnings
-    reasons.sort(key=lambda reason: _WORST_FIRST[reason.risk])
+    reasons = sorted([*reasons, *warnings], key=lambda reason: _WORST_FIRST[reason.risk])
     return Assessment(
-        object=ref,
+        object=index.ref(node),
         exists=index.exists(node) or (None if index.problems else False),
         readable=index.exists(node) and not index.unreadable(node),
         last_known=known,
@@ -96,67 +97,29 @@ def assess(
         secret=secret,
         users=users,
         finalizers=finalizers,
-        node=runs_on,
+        node=index.place(bound_to)[2] if bound_to is not None else known.node,
         risk=reasons[0].risk if reasons else Risk.NONE,
         may_be_worse=bool(warnings),
         reasons=tuple(reasons),
     )
 
 
-# -------------------------------------------------------------------------------------------------- who it was
-
-
-def _last_known(
-    index: ImpactIndex,
-    source: Source | None,
-    examiner: Examiner,
-    node: int,
-    *,
-    reader: ContentReader | None,
-    generations: bool,
-    closed: StoredValue | None,
-) -> LastKnown:
-    """Return who an object is or was: by its newest readable revision, else by what others say of its uid."""
-    reader = reader or ContentReader(examiner)
-    found = None
-    if source is not None:
-        with source.aside():  # reports rest on the pass over everything
-            found = _newest_object(source, examiner, index.key(node), generations=generations, closed=closed)
-        if found is not None and _is_later(source, found) and index.exists(node):
-            where = display(index.key(node))
-            index.problems.append(
-                f"{where} was changed after everything was read, and etcd compacted what it was"
-            )
-            found = None
-    stated = _stated_uids(index, node)
-    if found is not None:
-        examination, at_revision, same_object = found
-        current = not at_revision and index.exists(node)
-        decoded = examination.decoded
-        uid = decoded.uid.decode("utf-8", "replace") if decoded is not None and decoded.uid else ""
-        if current and not uid:
-            uid = index.uid(node)  # of a custom resource that no readable CRD claims
-        # A key that was deleted and made again since tells of another object.
-        if uid and same_object:
-            told = _told(reader, examination, uid, "current" if current else "history", stated)
-            return msgspec.structs.replace(told, readable=readable_of(found) if reads(examination) else None)
-    if not stated:
-        return LastKnown("", Confidence.POSSIBLE, "none")
-    ranked = sorted(stated.items(), key=lambda item: (-item[1], item[0]))
-    uid = ranked[0][0]
-    return LastKnown(
-        uid,
-        Confidence.LIKELY if len(ranked) == 1 else Confidence.POSSIBLE,
-        "references",
-        conflicting_uids=dict(ranked[1:]),
-    )
+def came_out(found: Examination) -> bool:
+    """Say whether an object came out of a value."""
+    return found.decoded is not None and not found.decoded.empty
 
 
 def _stands_for_others(index: ImpactIndex, node: int) -> bool:
-    """Say whether a node is no object but what references mean that leave namespace or name open."""
-    return ANY in index.relative(node).decode("utf-8", "replace").split("/") and all(
-        edge.use.unscoped for edge in index.users(node)
-    )
+    """Say whether a node is no object but what references mean that leave the namespace open."""
+    named = index.relative(node).decode("utf-8", "replace").split("/")
+    return ANY in named and all(edge.use.unscoped for edge in index.users(node))
+
+
+def _stated_uids(index: ImpactIndex, node: int) -> Counter[str]:
+    stated = Counter(edge.uid for edge in index.users(node) if edge.uid)
+    for dependent in index.dependents(node):
+        stated.update({owner.uid for owner in index.owners(dependent) if owner.node == node and owner.uid})
+    return stated
 
 
 def _newest_object(
@@ -180,31 +143,40 @@ def _is_later(source: Source, found: Kept) -> bool:
     return not found.at and found.examination.stored.mod_revision > source.describe().revision
 
 
-def came_out(found: Examination) -> bool:
-    """Say whether an object came out of a value."""
-    return found.decoded is not None and not found.decoded.empty
-
-
-def _told(
-    reader: ContentReader, examination: Examination, uid: str, basis: str, stated: dict[str, int]
+def _last_known(
+    index: ImpactIndex, node: int, reader: ContentReader, found: Kept | None, stated: Counter[str]
 ) -> LastKnown:
-    whole = reader.whole(examination)
-    plain = whole or {}
-    metadata = mapping(plain.get("metadata"))
-    annotations = mapping(metadata.get("annotations"))
-    return LastKnown(
-        uid,
-        Confidence.CERTAIN,
-        basis,
-        examination.stored.mod_revision,
-        tuple(map(str, items(metadata.get("finalizers")))) if whole is not None else None,
-        marks_of(mapping(metadata.get("labels")), annotations, examination.directory.path),
-        {other: count for other, count in stated.items() if other != uid},
-        node=text(at(plain, "spec.nodeName")) if examination.directory.path == _PODS else "",
-        type=text(plain.get("type")),
-        owners=tuple(sorted(owners_of(plain), key=lambda owner: not owner.controller)),
-        token_of=text(annotations.get("kubernetes.io/service-account.name")),
-    )
+    """Return who an object is or was: by its newest readable revision, else by what others say of its uid."""
+    # A key that was deleted and made again since tells of another object.
+    if found is not None and found.same_object:
+        examination, current = found.examination, not found.at and index.exists(node)
+        decoded = examination.decoded
+        uid = decoded.uid.decode("utf-8", "replace") if decoded is not None and decoded.uid else ""
+        uid = uid or (index.uid(node) if current else "")  # of a custom resource that no readable CRD claims
+        if uid:
+            whole = reader.whole(examination)
+            plain = whole or {}
+            metadata = mapping(plain.get("metadata"))
+            annotations, path = mapping(metadata.get("annotations")), examination.directory.path
+            return LastKnown(
+                uid,
+                Confidence.CERTAIN,
+                "current" if current else "history",
+                examination.stored.mod_revision,
+                tuple(map(str, items(metadata.get("finalizers")))) if whole is not None else None,
+                marks_of(mapping(metadata.get("labels")), annotations, path),
+                {other: count for other, count in stated.items() if other != uid},
+                readable_of(found) if reads(examination) else None,
+                text(at(plain, "spec.nodeName")) if path == "pods" else "",
+                text(plain.get("type")),
+                tuple(sorted(owners_of(plain), key=lambda owner: not owner.controller)),
+                text(annotations.get("kubernetes.io/service-account.name")),
+            )
+    if not stated:
+        return LastKnown("", Confidence.POSSIBLE, "none")
+    (uid, _), *others = sorted(stated.items(), key=lambda item: (-item[1], item[0]))
+    confidence = Confidence.POSSIBLE if others else Confidence.LIKELY
+    return LastKnown(uid, confidence, "references", conflicting_uids=dict(others))
 
 
 def _finalizers(index: ImpactIndex, node: int, known: LastKnown) -> tuple[LostFinalizer, ...]:
@@ -215,14 +187,3 @@ def _finalizers(index: ImpactIndex, node: int, known: LastKnown) -> tuple[LostFi
     remembered = lost_finalizers(known.finalizers or (), confidence)
     named = {finalizer.name for finalizer in remembered}
     return remembered + tuple(f for f in inferred_finalizers(index, node) if f.name not in named)
-
-
-def _stated_uids(index: ImpactIndex, node: int) -> dict[str, int]:
-    stated: dict[str, int] = {}  # nearly always empty, and a Counter takes eight times as long to make
-    for dependent in index.dependents(node):
-        for uid in {owner.uid for owner in index.owners(dependent) if owner.node == node and owner.uid}:
-            stated[uid] = stated.get(uid, 0) + 1
-    for edge in index.users(node):
-        if edge.uid:
-            stated[edge.uid] = stated.get(edge.uid, 0) + 1
-    return stated

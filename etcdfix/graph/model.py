@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import base64
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from etcdfix.graph.uses import Role
 from etcdfix.model.model import Confidence, ReadableRevision
-
-BY_HAND: Final = "by hand"
-"""The maker of what nobody is known to make again."""
 
 
 class ObjectRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -244,12 +241,11 @@ class SecretState(msgspec.Struct, frozen=True):
 class LostFinalizer(msgspec.Struct, frozen=True):
     """One finalizer that an unsafe deletion would skip.
 
-    ``owner`` would have worked on it, and leaves the ``consequence`` undone; ``leaks``: something outside the cluster,
-    or data, is left behind or lost. ``confidence``: ``certain`` for one that was read, else it is usual for the kind.
+    ``leaks``: something outside the cluster, or data, is left behind or lost. ``confidence``: ``certain`` for one that
+    was read, else it is usual for the kind.
     """
 
     name: str
-    owner: str
     consequence: str
     leaks: bool
     confidence: Confidence
@@ -431,37 +427,3 @@ class DeletionStage(msgspec.Struct, frozen=True):
     name: str
     blockers: tuple[Blocker, ...]
     blocker_count: int
-
-
-class OrphanReason(StrEnum):
-    """Why keys belong to nobody."""
-
-    OWNER_GONE = "owner-gone"
-    CRD_GONE = "crd-gone"
-    NAMESPACE_GONE = "namespace-gone"
-    UNCLAIMED = "unclaimed"
-    OUTSIDE = "outside-prefix"
-
-
-class OrphanGroup(msgspec.Struct, frozen=True):
-    """Keys of one directory that are left over for one reason.
-
-    Attributes:
-        prefix: What the keys start with; with ``namespace-gone`` the directory and namespace.
-        resource: "" where no resource claims them.
-        namespace: The missing namespace; "" for other reasons.
-        size: Bytes of their values.
-        confidence: ``likely`` where an aggregated API server may own them, or where not everything was seen.
-        note: What becomes of them.
-    """
-
-    reason: OrphanReason
-    prefix: str
-    group: str
-    resource: str
-    namespace: str
-    count: int
-    size: int
-    examples: tuple[str, ...]
-    confidence: Confidence
-    note: str

@@ -1,6 +1,7 @@
 """Who makes a broken object again, as far as what is readable around it proves.
 
-Somebody deletes what he is told comes back: what is not proven is called "by hand".
+Somebody deletes what he is told comes back: what is not proven is called "by hand". Who makes what stands in
+``recreation_rules.toml``.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import msgspec
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.graph.fields import Plain, at, mapping
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.model import BY_HAND, Assessment, ObjectRef, OwnerReference
-from etcdfix.graph.users import by_role
+from etcdfix.graph.kinds import relative_key
+from etcdfix.graph.model import Assessment
 from etcdfix.graph.uses import SECRETS, Role
 from etcdfix.model.model import Confidence, Outcome
 from etcdfix.text.safetext import safe_text
@@ -40,7 +41,6 @@ class Maker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         name: As people call it.
-        comes_back: Whether that happens without a person.
         how: What a person has to do or know, one sentence; "" for nothing.
         openshift: Exists in a cluster of OpenShift only.
         source: Id of where that is written.
@@ -54,29 +54,19 @@ class Maker(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every row has.
+    """What a row of the file says of one directory.
 
     Attributes:
+        path: Directory of the objects below the storage prefix; "" for all.
         source: Id of where that is written.
         recreated_by: Id of the maker; "" for nobody.
+        why: Nobody's making such an object again would help: why.
     """
 
+    path: str = ""
     source: Text
     recreated_by: str = ""
-
-
-class NeverRule(Row, frozen=True, kw_only=True):
-    """A directory of what stands for data, and why nobody's making it again would help."""
-
-    path: Text
-    why: Text
-
-
-class ResourceRule(Row, frozen=True, kw_only=True):
-    """A resource that one party alone writes."""
-
-    group: str = ""
-    resource: Text
+    why: str = ""
 
 
 class OwnerRule(Row, frozen=True, kw_only=True):
@@ -87,7 +77,7 @@ class OwnerRule(Row, frozen=True, kw_only=True):
     makes: Text
 
 
-class Condition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SpecCondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A field of a custom resource that has one of these values or, where ``absent``, is not there."""
 
     field: Text
@@ -99,17 +89,15 @@ class SpecRule(Row, frozen=True, kw_only=True):
     """A kind of custom resource whose spec names the Secret that its controller writes.
 
     Attributes:
-        path: Directory below the storage prefix.
         field: Path of the field with the Secret's name, ``[]`` after a list; "" for the resource's own name.
         own_name: Where the field is empty, the Secret has the resource's own name.
         when: The controller creates the Secret only where all of these hold.
         namespace: Field that says where the Secret is; "" for the resource's own namespace.
     """
 
-    path: Text
     field: str = ""
     own_name: bool = False
-    when: tuple[Condition, ...] = ()
+    when: tuple[SpecCondition, ...] = ()
     namespace: str = ""
 
 
@@ -117,7 +105,6 @@ class OwnershipLabel(Row, frozen=True, kw_only=True):
     """A label or annotation that says who made an object.
 
     Attributes:
-        name: Of the label or annotation.
         value: Of the label, "" for any. Values of annotations are not known.
         paths: Directories of the objects on which it says so; empty for all.
     """
@@ -130,16 +117,10 @@ class OwnershipLabel(Row, frozen=True, kw_only=True):
         return f"{self.name}={self.value}" if self.value else self.name
 
 
-@cache
-def _whole(pattern: str) -> Callable[[str], re.Match[str] | None]:
-    return re.compile(pattern).fullmatch
-
-
 class NameRule(Row, frozen=True, kw_only=True):
     """Names that somebody uses.
 
     Attributes:
-        path: Directory of the object.
         names: Exactly these.
         pattern: Or what matches the whole name.
         namespace: Only there; "" for anywhere.
@@ -150,7 +131,6 @@ class NameRule(Row, frozen=True, kw_only=True):
         owned: Such objects have an owner reference: one that is known to have none was made by somebody else.
     """
 
-    path: Text
     names: frozenset[str] = frozenset()
     pattern: str = ""
     namespace: str = ""
@@ -161,10 +141,13 @@ class NameRule(Row, frozen=True, kw_only=True):
 
     def part_of(self, name: str) -> str | None:
         """Return the part of a name that is another object's, "" for none; None for a name that does not fit."""
-        match = _whole(self.pattern)(name) if self.pattern else None
+        match = _compiled(self.pattern).fullmatch(name) if self.pattern else None
         if match is None:
             return "" if name in self.names else None
         return match[1] if match.re.groups else ""
+
+
+_compiled = cache(re.compile)
 
 
 class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -172,8 +155,8 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     openshift_signs: tuple[str, ...]
     serving_certificate: tuple[str, ...]
-    never: tuple[NeverRule, ...]
-    sole_writers: tuple[ResourceRule, ...]
+    never: tuple[Row, ...]
+    sole_writers: tuple[Row, ...]
     owners: tuple[OwnerRule, ...]
     specs: tuple[SpecRule, ...]
     labels: tuple[OwnershipLabel, ...]
@@ -186,29 +169,12 @@ RULES: Final = msgspec.toml.decode(
     files(__package__).joinpath("recreation_rules.toml").read_bytes(), type=Rules
 )
 MAKERS: Final = RULES.makers
-
-
-def marks_of(labels: Mapping[str, object], annotations: Container[str], path: str) -> dict[str, str]:
-    """Return the labels and annotations that say who made an object, what says most first, with ids of makers."""
-    found = {}
-    for label in RULES.labels:
-        there = label.name in labels or label.name in annotations
-        fits = labels.get(label.name) == label.value if label.value else there
-        if fits and (not label.paths or path in label.paths):
-            found[str(label)] = label.recreated_by
-    return found
-
-
 TOKEN_TYPE: Final = "kubernetes.io/service-account-token"  # noqa: S105 - no password
-_NOBODY: Final = Maker(BY_HAND, ComesBack.NO)
+_BY_HAND: Final = Maker("by hand", ComesBack.NO)
 _NEVER: Final = {rule.path: rule.why for rule in RULES.never}
-_SOLE_WRITERS: Final = {(rule.group, rule.resource): rule.recreated_by for rule in RULES.sole_writers}
-_OWNERS: Final = {(rule.group, rule.kind, rule.makes): rule.recreated_by for rule in RULES.owners}
-_NAMES: Final = {
-    path: [rule for rule in RULES.names if rule.path == path] for path in {rule.path for rule in RULES.names}
-}
+_SOLE_WRITERS: Final = {rule.path: MAKERS[rule.recreated_by] for rule in RULES.sole_writers}
+_OWNERS: Final = {(rule.group, rule.kind, rule.makes): MAKERS[rule.recreated_by] for rule in RULES.owners}
 _SPECS: Final = {rule.path: rule for rule in RULES.specs}
-_TOKENS: Final = MAKERS["token-controller"]
 _LONGEST_NAME: Final = 120
 _SERVICES: Final = "services/specs"
 _ENDPOINTS: Final = "services/endpoints"
@@ -245,6 +211,17 @@ class Claim(NamedTuple):
     by: str
 
 
+def marks_of(labels: Mapping[str, object], annotations: Container[str], path: str) -> dict[str, str]:
+    """Return the labels and annotations that say who made an object, what says most first, with ids of makers."""
+    found = {}
+    for label in RULES.labels:
+        there = label.name in labels or label.name in annotations
+        fits = labels.get(label.name) == label.value if label.value else there
+        if fits and (not label.paths or path in label.paths):
+            found[str(label)] = label.recreated_by
+    return found
+
+
 def shown(text: str) -> str:
     """Return text out of an object at a length that fits a line, and safe for a terminal."""
     safe = safe_text(text[: _LONGEST_NAME + 1])
@@ -253,120 +230,104 @@ def shown(text: str) -> str:
 
 def who_recreates(index: ImpactIndex, node: int, assessment: Assessment) -> Recreation:
     """Return who makes an object again: the first that is certain, else the first that is likely."""
-    reason = _NEVER.get(index.place(node)[0].path)
-    if reason is not None:
-        return Recreation(msgspec.structs.replace(_NOBODY, how=reason))
+    path = index.place(node)[0].path
+    if path in _NEVER:
+        return Recreation(msgspec.structs.replace(_BY_HAND, how=_NEVER[path]))
+    openshift = any(index.stored(key) is not None for key in RULES.openshift_signs)
     found = [
-        one
-        for one in _Search(index, node, assessment).everything()
-        if not one.recreated_by.openshift or any(_there(index, key) for key in RULES.openshift_signs)
+        Recreation(maker, confidence, basis)
+        for maker, confidence, basis in _candidates(index, node, assessment)
+        if openshift or not maker.openshift
     ]
     certain = (one for one in found if one.confidence is Confidence.CERTAIN)
-    return next(certain, found[0] if found else Recreation(_NOBODY))
+    return next(certain, found[0] if found else Recreation(_BY_HAND))
 
 
-class _Search:
-    def __init__(self, index: ImpactIndex, node: int, assessment: Assessment) -> None:
-        self._index = index
-        self._node = node
-        self._ref = assessment.object
-        self._path = index.place(node)[0].path
-        self._users = by_role(assessment.users)
-        self._seen = assessment.last_known
+_Candidate = tuple[Maker, Confidence, str]
 
-    def everything(self) -> Iterator[Recreation]:
-        alone = _SOLE_WRITERS.get((self._ref.group, self._ref.resource))
-        if alone is not None:
-            yield from self._by_names()
-            yield Recreation(MAKERS[alone], Confidence.LIKELY, f"nobody else writes {self._ref.resource}")
-            return
-        for owner in self._seen.owners:
-            yield from self._by_owner(owner)
-        yield from self._by_claims()
-        for mark, maker in self._seen.marks.items():
-            yield Recreation(MAKERS[maker], Confidence.LIKELY, f"it was marked {mark}")
-        if self._path == SECRETS:
-            yield from self._by_token()
-        yield from self._by_names()
 
-    def _by_owner(self, owner: OwnerReference) -> Iterator[Recreation]:
-        directory, _ = self._index.kinds.of_owner(owner.api_version, owner.kind)
-        maker = _OWNERS.get((directory.group, owner.kind, self._path)) if directory is not None else None
+def _candidates(index: ImpactIndex, node: int, assessment: Assessment) -> Iterator[_Candidate]:
+    path = index.place(node)[0].path
+    if path in _SOLE_WRITERS:
+        yield from _by_names(index, node, assessment)
+        yield _SOLE_WRITERS[path], Confidence.LIKELY, f"nobody else writes {assessment.object.resource}"
+        return
+    yield from _by_owners(index, path, assessment)
+    yield from _by_claims(index, path, assessment)
+    for mark, maker in assessment.last_known.marks.items():
+        yield MAKERS[maker], Confidence.LIKELY, f"it was marked {mark}"
+    if path == SECRETS:
+        yield from _by_token(assessment)
+    yield from _by_names(index, node, assessment)
+
+
+def _by_owners(index: ImpactIndex, path: str, assessment: Assessment) -> Iterator[_Candidate]:
+    for owner in assessment.last_known.owners:
+        directory, _ = index.kinds.of_owner(owner.api_version, owner.kind)
+        maker = _OWNERS.get((directory.group, owner.kind, path)) if directory is not None else None
         if directory is None or maker is None or not owner.controller:
-            return
-        middle = f"{self._ref.namespace}/" if directory.namespaced else ""
-        node = self._index.node(f"{directory.path}/{middle}{owner.name}")
-        if node is None or not self._index.exists(node) or self._index.uid(node) != owner.uid:
-            return
-        if not self._index.terminating_since(node):
-            basis = f"owned by {shown(owner.kind)} {shown(owner.name)}, which is there"
-            yield Recreation(MAKERS[maker], Confidence.CERTAIN, basis)
-
-    def _by_claims(self) -> Iterator[Recreation]:
-        name, namespace = self._ref.name, self._ref.namespace
-        if self._path == SECRETS:
-            claimed = self._index.claims.get((namespace, name))
-            if claimed is not None:
-                yield Recreation(MAKERS[claimed.maker], Confidence.CERTAIN, f"named by {shown(claimed.by)}")
-        elif self._path in (_ENDPOINTS, _SLICES):
-            # A slice that had no owner was made by a person, beside those of the controller.
-            service = name if self._path == _ENDPOINTS else name.rpartition("-")[0]
-            claimed = self._index.claims.get((namespace, endpoints_of(service)))
-            if claimed is not None and not (self._path == _SLICES and self._seen.revision):
-                yield Recreation(MAKERS[claimed.maker], Confidence.LIKELY, f"kept for {shown(claimed.by)}")
-
-    def _by_token(self) -> Iterator[Recreation]:
-        seen = self._seen
-        if seen.type == TOKEN_TYPE:
-            of = f" of ServiceAccount {shown(seen.token_of)}" if seen.token_of else ""
-            yield Recreation(_TOKENS, Confidence.CERTAIN, f"it was a token{of}")
-        if seen.revision:
-            return
-        for user in self._users.get(Role.TOKEN_LIST, ()):
-            account = user.object.name
-            if self._ref.name.startswith(f"{account}-token-"):
-                basis = f"a token of ServiceAccount {shown(account)}, by its list"
-                yield Recreation(_TOKENS, Confidence.LIKELY, basis)
-
-    def _by_names(self) -> Iterator[Recreation]:
-        for rule in _NAMES.get(self._path, ()):
-            if rule.namespace in ("", self._ref.namespace):
-                recreation = self._by_rule(rule)
-                if recreation is not None:
-                    yield recreation
-
-    def _by_rule(self, rule: NameRule) -> Recreation | None:
-        part = rule.part_of(self._ref.name)
-        if part is None or self._contradicted(rule):
-            return None
-        recreated_by = MAKERS[rule.recreated_by]
-        if not rule.counterpart:
-            there = not rule.beside or any(_there(self._index, key) for key in rule.beside)
-            return Recreation(recreated_by, Confidence.LIKELY, "by its name") if there else None
-        other = self._index.node(rule.counterpart.format(namespace=self._ref.namespace, name=part))
-        if other is None or not self._index.exists(other) or self._index.terminating_since(other):
-            return None
-        if any(edge.source == other and edge.use.heuristic for edge in self._index.users(self._node)):
-            return None  # the operator is told to use this one: it is the user's own
-        ref = self._index.ref(other)
-        basis = f"it is called after {_short(ref)}" if part else f"each of {ref.resource} has one"
-        return Recreation(recreated_by, Confidence.LIKELY, basis)
-
-    def _contradicted(self, rule: NameRule) -> bool:
-        """Tell whether the last readable revision speaks against a rule; owners that it has were asked before."""
-        if not self._seen.revision:
-            return False
-        return rule.owned or bool(rule.type and self._seen.type != rule.type)
+            continue
+        node = index.stored(relative_key(directory, assessment.object.namespace, owner.name))
+        if node is not None and index.uid(node) == owner.uid and not index.terminating_since(node):
+            yield (
+                maker,
+                Confidence.CERTAIN,
+                f"owned by {shown(owner.kind)} {shown(owner.name)}, which is there",
+            )
 
 
-def _there(index: ImpactIndex, key: str) -> bool:
-    node = index.node(key)
-    return node is not None and index.exists(node)
+def _by_claims(index: ImpactIndex, path: str, assessment: Assessment) -> Iterator[_Candidate]:
+    name, namespace = assessment.object.name, assessment.object.namespace
+    if path == SECRETS:
+        claimed = index.claims.get((namespace, name))
+        if claimed is not None:
+            yield MAKERS[claimed.maker], Confidence.CERTAIN, f"named by {shown(claimed.by)}"
+    elif path in (_ENDPOINTS, _SLICES):
+        # A slice that had no owner was made by a person, beside those of the controller.
+        service = name if path == _ENDPOINTS else name.rpartition("-")[0]
+        claimed = index.claims.get((namespace, endpoints_of(service)))
+        if claimed is not None and not (path == _SLICES and assessment.last_known.revision):
+            yield MAKERS[claimed.maker], Confidence.LIKELY, f"kept for {shown(claimed.by)}"
 
 
-def _short(ref: ObjectRef) -> str:
-    namespace = f"{shown(ref.namespace)}/" if ref.namespace else ""
-    return f"{ref.full_resource} {namespace}{shown(ref.name)}"
+def _by_token(assessment: Assessment) -> Iterator[_Candidate]:
+    known, maker = assessment.last_known, MAKERS["token-controller"]
+    if known.type == TOKEN_TYPE:
+        of = f" of ServiceAccount {shown(known.token_of)}" if known.token_of else ""
+        yield maker, Confidence.CERTAIN, f"it was a token{of}"
+    for user in assessment.users if not known.revision else ():
+        account = user.object.name
+        if user.role is Role.TOKEN_LIST and assessment.object.name.startswith(f"{account}-token-"):
+            yield maker, Confidence.LIKELY, f"a token of ServiceAccount {shown(account)}, by its list"
+
+
+def _by_names(index: ImpactIndex, node: int, assessment: Assessment) -> Iterator[_Candidate]:
+    ref, known, path = assessment.object, assessment.last_known, index.place(node)[0].path
+    for rule in RULES.names:
+        if rule.path != path or rule.namespace not in ("", ref.namespace):
+            continue
+        part = rule.part_of(ref.name)
+        # The last readable revision may speak against it; owners that it has were asked before.
+        contradicted = known.revision and (rule.owned or (rule.type and known.type != rule.type))
+        if part is None or contradicted:
+            continue
+        basis = "by its name"
+        if rule.counterpart:
+            other = index.stored(rule.counterpart.format(namespace=ref.namespace, name=part))
+            if other is None or index.terminating_since(other):
+                continue
+            if any(edge.source == other and edge.use.heuristic for edge in index.users(node)):
+                continue  # the operator is told to use this one: it is the user's own
+            resource = index.ref(other).full_resource
+            there = "/".join(shown(text) for text in index.place(other)[1:] if text)
+            basis = (
+                f"it is called after {resource} {there}"
+                if part
+                else f"each of {index.ref(other).resource} has one"
+            )
+        elif rule.beside and all(index.stored(key) is None for key in rule.beside):
+            continue
+        yield MAKERS[rule.recreated_by], Confidence.LIKELY, basis
 
 
 def read_claims(found: Examination, read: Callable[[Examination], Plain | None]) -> list[Claim]:

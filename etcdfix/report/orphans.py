@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from etcdfix.graph.model import OrphanGroup
+from etcdfix.graph.orphans import OrphanGroup, OrphanReason
 from etcdfix.report.document import (
     Column,
     Document,
@@ -21,6 +21,45 @@ from etcdfix.report.model import SourcedReport
 from etcdfix.text.commands import look
 from etcdfix.text.words import counted
 
+_COLUMNS: Final = (
+    Column("KEYS", kind=Kind.NUMBER),
+    Column("SIZE"),
+    Column("REASON"),
+    Column("CONFIDENCE", wide=True),
+    Column("WHAT BECOMES OF THEM", folds=True, wide=True),
+    Column("EXAMPLES", folds=True, wide=True),
+    Column("PREFIX", kind=Kind.KEY),
+)
+_BECOMES: Final = {
+    OrphanReason.OWNER_GONE: "the garbage collector deletes them once it sees them",
+    OrphanReason.CRD_GONE: "no API serves them: only in etcd can they be seen, or deleted",
+    OrphanReason.NAMESPACE_GONE: "their API serves them by path, but nothing cleans them up",
+    OrphanReason.UNCLAIMED: "no resource of any known release is stored there",
+    OrphanReason.OUTSIDE: "outside the storage prefix: another program's, or another prefix was used before",
+}
+_STEPS: Final = {
+    OrphanReason.OWNER_GONE: Step(
+        "owner-gone: every owner is gone. Wait: kube-controller-manager deletes them.",
+        note="If it does not, look whether it can list their types: etcdfix scan.",
+    ),
+    OrphanReason.CRD_GONE: Step(
+        "crd-gone: to keep them, re-create the CustomResourceDefinition, and stop.",
+        note="Only if they were meant to go: then delete them through the API.",
+    ),
+    OrphanReason.NAMESPACE_GONE: Step(
+        "namespace-gone: to keep them, re-create the Namespace, and stop.",
+        look("namespace", "NAME"),
+        "Only if it was meant to go: then delete it the ordinary way, and its controller cleans up.",
+    ),
+    OrphanReason.UNCLAIMED: Step(
+        "unclaimed: find out who wrote them before you touch any. An aggregated API may own them."
+    ),
+    OrphanReason.OUTSIDE: Step(
+        "outside-prefix: find out who wrote them before you touch any. Another program may share this etcd."
+    ),
+}
+"""What to do about keys of each reason, the most harmless first."""
+
 
 class OrphansReport(SourcedReport, frozen=True, kw_only=True):
     """Keys that belong to nobody; a key can stand in several groups, ``count`` and ``size`` count it once.
@@ -33,7 +72,6 @@ class OrphansReport(SourcedReport, frozen=True, kw_only=True):
     groups: tuple[OrphanGroup, ...]
     count: int
     size: int
-    undetermined: int
     undecided: int
     aggregated: dict[str, int]
     complete: bool
@@ -41,10 +79,18 @@ class OrphansReport(SourcedReport, frozen=True, kw_only=True):
 
     def document(self) -> Document:
         """Return how much belongs to nobody, the groups, and what to do about each kind of them."""
-        found = {group.reason for group in self.groups}
-        steps = [step for reason, step in _STEPS.items() if reason in found]
+        reasons = {group.reason for group in self.groups}
+        steps = [step for reason, step in _STEPS.items() if reason in reasons]
         many = f"{counted(self.count, 'key')} ({_size(self.size)}) belong{'s' * (self.count == 1)} to nobody"
         state = State.FINDINGS if self.groups else State.OK
+        said = []
+        if self.aggregated:
+            keys, apis = sum(self.aggregated.values()), [*self.aggregated]
+            named = ", ".join(apis[:5]) + (", …" if len(apis) > 5 else "")
+            said.append(f"{counted(keys, 'key')} of {counted(len(apis), 'aggregated API')}: {named}.")
+        if self.undecided:
+            unseen = counted(self.undecided, "key")
+            said.append(f"{unseen} whose Namespace or CustomResourceDefinition was not seen.")
         return Document(
             status=Status(
                 state if self.complete else State.INCOMPLETE,
@@ -55,81 +101,21 @@ class OrphansReport(SourcedReport, frozen=True, kw_only=True):
             sections=[
                 Table(columns=_COLUMNS, rows=[_row(group) for group in self.groups], noun="group", brief=6),
                 Steps(title="What to do about each", steps=steps),
-                Prose(title="Not counted", paragraphs=[*self._uncounted()]),
+                Prose(title="Not counted", paragraphs=said),
                 why_incomplete(self.incomplete_reasons),
             ],
         )
-
-    def _uncounted(self) -> list[str]:
-        said = []
-        if self.aggregated:
-            keys = counted(sum(self.aggregated.values()), "key")
-            said.append(
-                f"{keys} of {counted(len(self.aggregated), 'aggregated API')}: {_few(self.aggregated)}."
-            )
-        if self.undecided:
-            keys = counted(self.undecided, "key")
-            said.append(f"{keys} whose Namespace or CustomResourceDefinition was not seen.")
-        return said
-
-
-_COLUMNS: Final = (
-    Column("KEYS", kind=Kind.NUMBER),
-    Column("SIZE"),
-    Column("REASON"),
-    Column("CONFIDENCE", wide=True),
-    Column("WHAT BECOMES OF THEM", folds=True, wide=True),
-    Column("EXAMPLES", folds=True, wide=True),
-    Column("PREFIX", kind=Kind.KEY),
-)
-_STEPS: Final = {
-    "owner-gone": Step(
-        "owner-gone: every owner is gone. Wait: kube-controller-manager deletes them.",
-        note="If it does not, look whether it can list their types: etcdfix scan.",
-    ),
-    "crd-gone": Step(
-        "crd-gone: to keep them, re-create the CustomResourceDefinition, and stop.",
-        note="Only if they were meant to go: then delete them through the API.",
-    ),
-    "namespace-gone": Step(
-        "namespace-gone: to keep them, re-create the Namespace, and stop.",
-        look("namespace", "NAME"),
-        "Only if it was meant to go: then delete it the ordinary way, and its controller cleans up.",
-    ),
-    "unclaimed": Step(
-        "unclaimed: find out who wrote them before you touch any. An aggregated API may own them."
-    ),
-    "outside-prefix": Step(
-        "outside-prefix: find out who wrote them before you touch any. Another program may share this etcd."
-    ),
-}
-"""What to do about keys of each reason, the most harmless first."""
 
 
 def _row(group: OrphanGroup) -> tuple[int, str, str, str, str, str, str]:
     left = group.count - len(group.examples)
     examples = [*group.examples, *([f"… {left} more"] if left > 0 and group.examples else [])]
-    return (
-        group.count,
-        _size(group.size),
-        group.reason,
-        group.confidence,
-        group.note,
-        ", ".join(examples),
-        group.prefix,
-    )
-
-
-def _few(counts: dict[str, int]) -> str:
-    return ", ".join([*counts][:5]) + (", …" if len(counts) > 5 else "")
+    becomes, size = _BECOMES[group.reason], _size(group.size)
+    return group.count, size, group.reason, group.confidence, becomes, ", ".join(examples), group.prefix
 
 
 def _size(size: int) -> str:
     if size < 1024:
         return counted(size, "byte")
-    value = size / 1024
-    for unit in ("KiB", "MiB"):
-        if value < 1024:
-            return f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} GiB"
+    unit, shift = ("KiB", 10) if size < 1 << 20 else ("MiB", 20)
+    return f"{size / (1 << shift):.1f} {unit}"

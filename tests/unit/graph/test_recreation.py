@@ -629,7 +629,7 @@ def test_labels_of_operators_count_on_what_they_make(path: str, label: Ownership
 def test_no_two_rows_answer_the_same_question() -> None:
     for keys in (
         [(rule.group, rule.kind, rule.makes) for rule in RULES.owners],
-        [(rule.group, rule.resource) for rule in RULES.sole_writers],
+        [rule.path for rule in RULES.sole_writers],
         [rule.path for rule in RULES.specs],
     ):
         assert len(set(keys)) == len(keys)

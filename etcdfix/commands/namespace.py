@@ -25,7 +25,6 @@ from etcdfix.graph.grades import reasons_for
 from etcdfix.graph.model import Blocker, DeletionStage, Risk, Stays
 from etcdfix.graph.namespaces import (
     NamespaceState,
-    contents_of,
     namespace_key,
     namespace_state,
     terminating_namespaces,
@@ -97,7 +96,7 @@ def namespace_report(cluster: ClusterIndex, name: str) -> NamespaceReport | None
     if state is None:
         return None
     own = index.find(state.object.raw_key)
-    nodes = {*contents_of(index, name), *chain.from_iterable(index.unlistable.values())}
+    nodes = {*index.inside(name), *chain.from_iterable(index.unlistable.values())}
     nodes |= {own} if own is not None else set()
     undetermined = sum(index.unreadable(node) and not index.lost(node) for node in nodes)
     reasons = cluster.incomplete_reasons(undetermined)
@@ -274,7 +273,7 @@ class NamespacePlan:
         node = index.find(key)
         assert node is not None  # what is kept was examined, so the index has it
         # As a deletion grades it, but for what the history tells.
-        reasons = reasons_for(index, node, collect(index, node), None, (), ())
+        reasons = reasons_for(index, node, collect(index, node), False, (), ())
         breaking = any(reason.risk is Risk.CLUSTER_BREAKING for reason in reasons)
         note += " ".join(f"{reason.text[:1].upper()}{reason.text[1:]}." for reason in reasons[:2])
         if breaking:

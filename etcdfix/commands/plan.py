@@ -21,7 +21,7 @@ from etcdfix.examine.one import Examiner, Reading
 from etcdfix.examine.readable_revision import ReadableRevisions
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.examine.verdicts.key_loss import KeyCounter, KeyDoubt, needed_for
-from etcdfix.graph.builder import IndexBuilder
+from etcdfix.graph.cluster import IndexBuilder
 from etcdfix.graph.contents import GRAPH_EXTRACTION, ContentReader, ObjectExtract
 from etcdfix.model.errors import ConfigurationError, EndedEarly
 from etcdfix.report.model import ReportBaseline

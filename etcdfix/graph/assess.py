@@ -1,8 +1,14 @@
-"""The blast radius of losing one key: who it was, what goes with it, who misses it, and how bad that is."""
+"""The blast radius of losing one key: who it was, what goes with it, who misses it, and how bad that is.
+
+Who uses a Secret is what KEP-2639 wanted to protect Secrets for. It was abandoned and no release has its controller.
+Its list of users is the right one all the same, and ``secret.kubernetes.io/skip-secret-protection: "yes"`` and the two
+finalizers may be found on real Secrets.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Final
 
@@ -13,18 +19,20 @@ from etcdfix.graph.collector import collect
 from etcdfix.graph.contents import ContentReader
 from etcdfix.graph.fields import at, items, mapping, text
 from etcdfix.graph.grades import inferred_finalizers, lost_finalizers, reasons_for, warnings_about
-from etcdfix.graph.index import ImpactIndex
+from etcdfix.graph.index import FINISHED, ImpactIndex
 from etcdfix.graph.model import (
     Assessment,
     LastKnown,
     LostFinalizer,
     Propagation,
     Risk,
+    SecretState,
+    Stops,
+    User,
 )
 from etcdfix.graph.recreation import marks_of
 from etcdfix.graph.references import owners_of
-from etcdfix.graph.users import secret_state, users_of
-from etcdfix.graph.uses import ANY
+from etcdfix.graph.uses import ANY, SECRETS, SNAPSHOT_GROUP, Role, Use
 from etcdfix.model.model import Confidence, StoredValue
 from etcdfix.model.storagekey import display
 from etcdfix.sources.base import Source
@@ -86,7 +94,9 @@ def assess(
     # What cannot be read refers to nothing; its history may still tell.
     bound_to = index.node_of(node)
     warnings = warnings_about(index, node)
-    reasons = reasons_for(index, node, collection, secret, users, finalizers, by_api=by_api is not None)
+    reasons = reasons_for(
+        index, node, collection, secret is not None, users, finalizers, by_api=by_api is not None
+    )
     reasons = sorted([*reasons, *warnings], key=lambda reason: _WORST_FIRST[reason.risk])
     return Assessment(
         object=index.ref(node),
@@ -187,3 +197,72 @@ def _finalizers(index: ImpactIndex, node: int, known: LastKnown) -> tuple[LostFi
     remembered = lost_finalizers(known.finalizers or (), confidence)
     named = {finalizer.name for finalizer in remembered}
     return remembered + tuple(f for f in inferred_finalizers(index, node) if f.name not in named)
+
+
+_ROLES: Final = tuple(Role)
+
+# Users that the KEP's controllers look at.
+_PROTECTING: Final = frozenset({
+    ("", "pods"), ("", "persistentvolumes"), ("", "persistentvolumeclaims"),
+    (SNAPSHOT_GROUP, "volumesnapshots"), (SNAPSHOT_GROUP, "volumesnapshotcontents"),
+})  # fmt: skip
+# Roles whose absence stops the next start of the user, or leaks storage; for the others it depends.
+_STOPPING: Final = frozenset({
+    Role.ENV, Role.ENV_FROM, Role.VOLUME, Role.PROJECTED_VOLUME, Role.VOLUME_PLUGIN, Role.CSI_EPHEMERAL,
+    Role.CONTROLLER_PUBLISH, Role.NODE_STAGE, Role.NODE_PUBLISH, Role.CONTROLLER_EXPAND, Role.NODE_EXPAND,
+    Role.CONTROLLER_MODIFY, Role.PROVISIONER, Role.PROVISIONER_DELETION, Role.SNAPSHOTTER, Role.SNAPSHOTTER_LIST,
+    Role.GROUP_SNAPSHOTTER, Role.GROUP_SNAPSHOTTER_GET, Role.SNAPSHOT_DELETION,
+})  # fmt: skip
+
+
+def users_of(index: ImpactIndex, node: int) -> tuple[User, ...]:
+    """Return who uses an object, by role, key and field; whether its absence stops them, for a Secret."""
+    secret = _is_secret(index, node)
+    found = (
+        User(
+            index.ref(edge.source),
+            edge.use.role,
+            edge.use.path,
+            optional=edge.use.optional,
+            heuristic=edge.use.heuristic,
+            stops=_stops(index, edge.source, edge.use) if secret else None,
+        )
+        for edge in index.users(node)
+    )
+    roles = by_role(sorted(found, key=lambda one: (one.object.key, one.path)))
+    return tuple(one for members in roles.values() for one in members)
+
+
+def by_role(users: Iterable[User]) -> dict[Role, tuple[User, ...]]:
+    """Return users by role, roles in the order of :class:`~etcdfix.graph.uses.Role`."""
+    found: dict[Role, list[User]] = {}
+    for user in users:
+        found.setdefault(user.role, []).append(user)
+    return {role: tuple(found[role]) for role in _ROLES if role in found} if found else {}
+
+
+def secret_state(index: ImpactIndex, node: int) -> SecretState | None:
+    """Return what KEP-2639 asks of a Secret; None for anything else."""
+    if not _is_secret(index, node):
+        return None
+    opted_out = node in index.unprotected
+    holding = any(
+        (directory.group, directory.resource) in _PROTECTING and not index.flags[user] & FINISHED
+        for user in (edge.source for edge in index.users(node))
+        for directory in (index.place(user)[0],)
+    )
+    return SecretState(
+        type=index.types.get(node, ""),
+        protected=holding and not opted_out,
+        opted_out=opted_out,
+    )
+
+
+def _is_secret(index: ImpactIndex, node: int) -> bool:
+    return index.place(node)[0].path == SECRETS
+
+
+def _stops(index: ImpactIndex, user: int, use: Use) -> Stops:
+    if use.optional or use.role is Role.TOKEN_LIST or index.flags[user] & FINISHED:
+        return Stops.NO
+    return Stops.YES if use.role in _STOPPING and not use.heuristic else Stops.PERHAPS

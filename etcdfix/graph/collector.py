@@ -27,7 +27,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from etcdfix.graph.foreground import foreground_waits
+from etcdfix.graph.deletion import foreground_waits
 from etcdfix.graph.index import FOREGROUND, ORPHANS, TERMINATING, ImpactIndex, Owner
 from etcdfix.graph.kinds import Served, crd_path
 from etcdfix.graph.model import Action, Collection, Decision, OwnerState, Propagation

@@ -14,7 +14,6 @@ import msgspec
 from etcdfix.decoding.kubeobject import ObjectReader
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.verdicts.examination import Examination
-from etcdfix.graph.classes import snapshot_templates, storage_templates
 from etcdfix.graph.fields import Plain, Pod, ProtobufExtractor, Replica, at, items, mapping, parse_json, text
 from etcdfix.graph.heuristic_references import heuristic_references
 from etcdfix.graph.index import FINISHED, READY, NamespaceDetails
@@ -31,6 +30,8 @@ from etcdfix.graph.references import (
     owners_of,
     pod_references,
     replica_mask,
+    snapshot_templates,
+    storage_templates,
 )
 from etcdfix.graph.uses import GROUP_SNAPSHOT_GROUP, SNAPSHOT_GROUP, Reference
 from etcdfix.graph.webhooks import Webhook, ready_service, service_of, webhooks_of
@@ -104,58 +105,11 @@ def setup_of(reader: ContentReader) -> bytes:
     return _encode(reader.known)
 
 
-def make(examiner: Examiner, setup: bytes) -> GraphExtraction:
+def make(examiner: Examiner, setup: bytes) -> ContentReader:
     """Return what extracts from values that an examiner examines; for a process of its own."""
     reader = ContentReader(examiner)
     reader.known = _decode_known(setup)
-    return GraphExtraction(reader)
-
-
-class GraphExtraction:
-    """Extracts from values what the index needs of them.
-
-    Args:
-        reader: Looks into them; it must have learned the classes that others refer through.
-    """
-
-    def __init__(self, reader: ContentReader) -> None:
-        self._reader = reader
-
-    def extract(self, found: Examination) -> ObjectExtract | None:
-        """Return what matters of an object; None where it cannot be looked into.
-
-        Raises:
-            KMSPending: See :meth:`~etcdfix.graph.contents.ContentReader.read`.
-        """
-        contents = self._reader.read(found)
-        if contents is None:
-            return None
-        plain, references = contents
-        metadata = mapping(plain.get("metadata"))
-        extracted = ObjectExtract(
-            owners_of(plain) if "ownerReferences" in metadata else [],
-            list(dict.fromkeys(references)) if len(references) > 1 else references,
-            tuple(item for item in items(metadata.get("finalizers")) if type(item) is str),
-            text(metadata.get("deletionTimestamp")),
-            claims=read_claims(found, self._reader.whole),
-        )
-        if found.decoded is None or not found.decoded.uid:
-            # No readable CRD claims it: it was decoded without a uid being looked for.
-            extracted.uid = text(metadata.get("uid")).encode("utf-8", "backslashreplace")
-        _extract_status(extracted, found, plain)
-        return extracted
-
-    def pack(self, extracted: Sequence[ObjectExtract | None]) -> bytes:
-        """Return what was extracted from a page as bytes.
-
-        Raises:
-            ValueError: It holds text that is not Unicode.
-        """
-        return _encode(extracted)
-
-    def unpack(self, packed: bytes) -> list[ObjectExtract | None]:
-        """Return what was packed."""
-        return _decode_page(packed)
+    return reader
 
 
 def _extract_status(extracted: ObjectExtract, found: Examination, plain: Plain) -> None:
@@ -245,6 +199,42 @@ class ContentReader:
             contents = self.read(found)
             if contents is not None:
                 yield contents[0], found.name
+
+    def extract(self, found: Examination) -> ObjectExtract | None:
+        """Return what matters of an object; None where it cannot be looked into.
+
+        Raises:
+            KMSPending: See :meth:`read`.
+        """
+        contents = self.read(found)
+        if contents is None:
+            return None
+        plain, references = contents
+        metadata = mapping(plain.get("metadata"))
+        extracted = ObjectExtract(
+            owners_of(plain) if "ownerReferences" in metadata else [],
+            list(dict.fromkeys(references)) if len(references) > 1 else references,
+            tuple(item for item in items(metadata.get("finalizers")) if type(item) is str),
+            text(metadata.get("deletionTimestamp")),
+            claims=read_claims(found, self.whole),
+        )
+        if found.decoded is None or not found.decoded.uid:
+            # No readable CRD claims it: it was decoded without a uid being looked for.
+            extracted.uid = text(metadata.get("uid")).encode("utf-8", "backslashreplace")
+        _extract_status(extracted, found, plain)
+        return extracted
+
+    def pack(self, extracted: Sequence[ObjectExtract | None]) -> bytes:
+        """Return what was extracted from a page as bytes.
+
+        Raises:
+            ValueError: It holds text that is not Unicode.
+        """
+        return _encode(extracted)
+
+    def unpack(self, packed: bytes) -> list[ObjectExtract | None]:
+        """Return what was packed."""
+        return _decode_page(packed)
 
     def read(self, found: Examination) -> tuple[Plain, list[Reference]] | None:
         """Return what an examined object says; None where it cannot be looked into.

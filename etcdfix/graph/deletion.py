@@ -1,23 +1,29 @@
-"""Forecasts an ordinary deletion through the API: what becomes of the object, and what waits for whom.
+"""What a deletion through the API does to an object, and what a deletion in the foreground waits for.
 
-What the garbage collector does is played by :mod:`etcdfix.graph.collector`; here it is said what holds that up.
+What the garbage collector does is played by :mod:`etcdfix.graph.collector`; here it is said what holds that up. The
+collector keeps an object that has the finalizer ``foregroundDeletion`` as long as a dependent states its uid with
+``blockOwnerDeletion: true``. It goes by the uid alone: a dependent that it cannot act upon blocks too. A dependent that
+owns something which is being deleted in the foreground already is made not to block, so that a ring does not wait for
+itself; this happens when the dependent is told to go, so it does not help where that is past.
+
+Source: Kubernetes ``pkg/controller/garbagecollector`` (``blockingDependents``, ``processDeletingDependentsItem``,
+``attemptToDeleteItem``, ``addDependentToOwners``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Final
 
 from etcdfix.graph.index import FOREGROUND, OPAQUE, ORPHANS, TERMINATING, ImpactIndex
-from etcdfix.graph.kinds import crd_path
 from etcdfix.graph.model import Action, Collection, DeletionForecast, DeletionResult, Propagation
-from etcdfix.model.storagekey import CRD_PATH
+from etcdfix.graph.owners import EVENTS, Fate
 from etcdfix.text.words import counted
 
 _NAMESPACES: Final = ("", "namespaces")
 _PODS: Final = ("", "pods")
 _IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
-_ORPHANS_BY_DEFAULT: Final = frozenset({("batch", "jobs"), ("", "replicationcontrollers")})
 _OF_THE_POLICY: Final = {Propagation.FOREGROUND: "foregroundDeletion", Propagation.ORPHAN: "orphan"}
 
 
@@ -51,7 +57,7 @@ def forecast(
     stays = collection.stays
     ref = index.ref(node)
     if (ref.group, ref.resource) == _NAMESPACES and not stays:
-        inside = counted(index.count_in(ref.name), "object")
+        inside = counted(len(index.inside(ref.name)), "object")
         stays = (
             f"the namespace controller, which deletes the {inside} in it first: see etcdfix namespace NAME"
         )
@@ -64,8 +70,12 @@ def forecast(
     elif unsure:
         result, text = DeletionResult.NOT_TOLD, unsure
     else:
-        after = _after(index, node, collection, policy)
-        result, text = DeletionResult.GONE, f"it is gone {after}" if after else "it is gone at once"
+        after = (
+            "at once"
+            if policy is Propagation.BACKGROUND
+            else "after the collector's work on its dependents"
+        )
+        result, text = DeletionResult.GONE, f"it is gone {after}"
     if not why:
         notes = tuple(_notes(index, node, collection, policy, unsure if stays else ""))
     since = index.terminating_since(node) or None
@@ -93,21 +103,6 @@ def _unsure(index: ImpactIndex, node: int, collection: Collection, policy: Propa
     return ""
 
 
-def _after(index: ImpactIndex, node: int, collection: Collection, policy: Propagation) -> str:
-    if index.place(node)[0].path == CRD_PATH and (count := index.count_below(crd_path(index.place(node)[2]))):
-        return f"after its {counted(count, 'custom resource')}"
-    if policy is Propagation.FOREGROUND:
-        uid, dependents = index.uid(node), index.dependents(node)
-        count = sum(
-            any(o.uid == uid and o.blocks for o in index.owners(dependent)) for dependent in dependents
-        )
-        return f"after the dependents that block its deletion ({count})" if count else ""
-    if policy is Propagation.ORPHAN:
-        count = collection.counts[Action.ORPHANED] + collection.counts[Action.REFERENCE_STRIPPED]
-        return f"after its reference was taken off {counted(count, 'dependent')}" if count else ""
-    return ""
-
-
 def _notes(
     index: ImpactIndex, node: int, collection: Collection, policy: Propagation, unsure: str
 ) -> Iterator[str]:
@@ -129,10 +124,89 @@ def _notes(
             f"it gets the finalizer {_OF_THE_POLICY[policy]}, which the garbage collector takes off: it stays "
             "Terminating while no kube-controller-manager runs"
         )
-    if place in _ORPHANS_BY_DEFAULT and policy is not Propagation.ORPHAN:
-        yield f"kubectl sends {policy}; a client that asks for no policy gets Orphan for this kind"
     if collection.unseen and policy is Propagation.BACKGROUND:
         yield (
             f"if one of {collection.unseen} that cannot be read depends on it, that one stays, and is deleted once all "
             "objects of its type can be listed"
         )
+
+
+def foreground_waits(
+    index: ImpactIndex, going: Mapping[int, Fate], removed: Container[int], fate_of: Callable[[int], Fate]
+) -> dict[int, str]:
+    """Return what each object waits for, in a clause, that is deleted in the foreground and stays.
+
+    Args:
+        index: Of the cluster.
+        going: What is deleted, by node.
+        removed: What a person deletes.
+        fate_of: Returns what becomes of an object that is not deleted.
+    """
+    # Dependents that stay although nobody deletes them, each with the reason.
+    left: dict[int, str] = {}
+
+    def told(node: int) -> bool:
+        return node in removed or bool(index.flags[node] & TERMINATING)
+
+    def goes_in_the_foreground(node: int) -> bool:
+        """Tell whether an object has the finalizer before anything is made of its dependents."""
+        if node in removed:
+            return going[node].propagation is Propagation.FOREGROUND
+        return told(node) and bool(index.flags[node] & FOREGROUND)
+
+    def blocks(dependent: int) -> bool:
+        """Tell whether a dependent that states the uid keeps its owner, as long as it is there."""
+        fate = going.get(dependent)
+        if fate is not None:
+            let_off = (
+                fate.propagation is Propagation.FOREGROUND
+                and not told(dependent)
+                and any(map(goes_in_the_foreground, index.dependents(dependent)))
+            )
+            return not fate.later and not let_off
+        fate = fate_of(dependent)
+        if fate.action is Action.FROZEN:
+            left[dependent] = "which the collector leaves alone"
+        elif fate.action is Action.NEVER_COLLECTED and index.place(dependent)[0].resource != EVENTS:
+            left[dependent] = "which is never collected, as it names an owner that it cannot have"
+        elif fate.stays:
+            left[dependent] = f"which waits for {fate.stays}"
+        return dependent in left
+
+    waiting = {
+        node: [dependent for dependent in _blocking(index, node) if dependent == node or blocks(dependent)]
+        for node, fate in going.items()
+        if fate.propagation is Propagation.FOREGROUND and not fate.later
+    }
+    stay = {node for node, fate in going.items() if fate.stays or waiting.get(node)} | left.keys()
+    waited_for: dict[int, list[int]] = {}
+    for node, dependents in waiting.items():
+        for dependent in dependents:
+            waited_for.setdefault(dependent, []).append(node)
+    unfinished = {node: len(dependents) for node, dependents in waiting.items()}
+    gone = deque(going.keys() - stay)
+    while gone:
+        for node in waited_for.get(gone.popleft(), ()):
+            unfinished[node] -= 1
+            if not unfinished[node] and not going[node].stays:
+                stay.discard(node)
+                gone.append(node)
+    found = {}
+    for node in waiting.keys() & stay:
+        if not going[node].stays:
+            other = next(dependent for dependent in waiting[node] if dependent in stay)
+            why = left.get(other) or (f"which waits for {going[other].stays}" if going[other].stays else "")
+            why = why or "which waits in its turn for what it owns"
+            found[node] = (
+                "itself: it is named as its own owner, and nobody takes that off"
+                if node in waiting[node]
+                else f"{index.ref(other)}, {why}"
+            )
+    return found
+
+
+def _blocking(index: ImpactIndex, node: int) -> Iterator[int]:
+    uid = index.uid(node)
+    for dependent in (*index.dependents(node), *index.strays(uid)) if uid else ():
+        if any(owner.uid == uid and owner.blocks for owner in index.owners(dependent)):
+            yield dependent

@@ -19,11 +19,9 @@ from etcdfix.graph.model import (
     ObjectRef,
     Risk,
     RiskReason,
-    SecretState,
     Stops,
     User,
 )
-from etcdfix.graph.users import PROTECTION_FINALIZERS
 from etcdfix.graph.uses import SECRETS, Role
 from etcdfix.model.model import Confidence, GroupResource
 from etcdfix.model.storagekey import StorageCodec
@@ -89,7 +87,7 @@ def reasons_for(
     index: ImpactIndex,
     node: int,
     collection: Collection,
-    secret: SecretState | None,
+    secret: bool,
     users: Sequence[User],
     finalizers: Sequence[LostFinalizer],
     *,
@@ -101,7 +99,7 @@ def reasons_for(
     kind = _kind_reason(index, node, ref, by_api=by_api)
     reasons = [RiskReason(Risk.CLUSTER_BREAKING, "protected", protected)] if protected else []
     reasons += _collection_reasons(collection)
-    reasons += _user_reasons(users) if secret is None else _secret_reasons(secret, users)
+    reasons += _secret_reasons(users) if secret else _user_reasons(users)
     reasons += [RiskReason(kind[0], "kind", kind[1])] if kind is not None else []
     for finalizer in () if by_api else finalizers:
         text = f"finalizer {finalizer.name} is skipped: {finalizer.consequence}"
@@ -130,14 +128,14 @@ def _kind_reason(index: ImpactIndex, node: int, ref: ObjectRef, *, by_api: bool)
     """Return what the loss of an object of this kind means by itself; what the API deletes is cleaned up after."""
     resource, name = ref.full_resource, ref.name
     if resource == "customresourcedefinitions.apiextensions.k8s.io":
-        count = index.count_below(crd_path(name))
+        count = len(index.below(crd_path(name)))
         then = "are deleted with it" if by_api else "stay in etcd, unserved, with what they own"
         text = f"a CustomResourceDefinition: its {count} custom resources {then}"
         return Risk.CLUSTER_BREAKING if count else Risk.HIGH, text
     if resource == "namespaces":
         if name in _SYSTEM_NAMESPACES:
             return Risk.CLUSTER_BREAKING, f"Namespace {name} belongs to the cluster itself"
-        count = index.count_in(name)
+        count = len(index.inside(name))
         left = "are left behind, nothing cleans them up, and nothing new is admitted"
         then = "in it are deleted with it" if by_api else left
         return Risk.HIGH if count else Risk.LOW, f"a Namespace: the {count} objects {then}"
@@ -194,7 +192,7 @@ def _collection_reasons(collection: Collection) -> Iterator[RiskReason]:
             yield RiskReason(Risk.LOW, code, f"{counted(number, 'dependent')} would stay{why}")
 
 
-def _secret_reasons(secret: SecretState, users: Sequence[User]) -> Iterator[RiskReason]:
+def _secret_reasons(users: Sequence[User]) -> Iterator[RiskReason]:
     stopped = {user.object for user in users if user.stops is Stops.YES}
     perhaps = [user for user in users if user.stops is Stops.PERHAPS]
     if stopped:
@@ -207,7 +205,6 @@ def _secret_reasons(secret: SecretState, users: Sequence[User]) -> Iterator[Risk
     rest = {user.object for user in perhaps if user.heuristic or user.role not in _FELT} - stopped
     if rest:
         yield RiskReason(Risk.LOW, "users-perhaps", f"{counted(len(rest), 'object')} may miss it")
-    yield from (RiskReason(Risk.LOW, "secret-warning", warning) for warning in secret.warnings)
 
 
 def _user_reasons(users: Sequence[User]) -> Iterator[RiskReason]:
@@ -266,7 +263,10 @@ _FINALIZERS: Final = {
     ),
     "external-attacher/DRIVER": _Finalizer(_ATTACHED, usual="volumeattachments.storage.k8s.io"),
     "external-attacher/": _Finalizer(_ATTACHED),
-    **dict.fromkeys(PROTECTION_FINALIZERS, _Finalizer("users of the Secret are not protected", leaks=False)),
+    **dict.fromkeys(
+        ("kubernetes.io/secret-protection", "snapshot.storage.kubernetes.io/secret-protection"),
+        _Finalizer("users of the Secret are not protected", leaks=False),
+    ),
 }
 _FOREIGN: Final = _Finalizer("what its controller guards or cleans up stays behind")
 

@@ -1,4 +1,4 @@
-"""Who refers to whom, in both directions, as :mod:`etcdfix.graph.builder` gathered it in one pass over etcd.
+"""Who refers to whom, in both directions, as :mod:`etcdfix.graph.cluster` gathers it in one pass over etcd.
 
 What an object holds is forgotten as soon as its references are taken: ids and edges stay, in plain arrays. An object,
 or the mere mention of one, costs its key and a few numbers.
@@ -90,7 +90,7 @@ class Edge(NamedTuple):
 
 
 class ImpactIndex:
-    """Objects as numbers (*nodes*), and the edges between them. Made by :class:`~etcdfix.graph.builder.IndexBuilder`.
+    """Objects as numbers (*nodes*), and the edges between them. Made by :class:`~etcdfix.graph.cluster.IndexBuilder`.
 
     A node stands for an object that exists, or that somebody mentions; :meth:`exists` tells them apart.
 
@@ -174,7 +174,7 @@ class ImpactIndex:
         is unknown where its CRD is gone or cannot be read. An API server that runs may serve it all the same, out of
         its memory, and any will once the CRD is back: the garbage collector then acts on these references.
         """
-        for counted in ("unreadable_by_path", "unlistable", "_counts", "_strays"):
+        for counted in ("unreadable_by_path", "unlistable", "_strays"):
             self.__dict__.pop(counted, None)
         self._guesses.clear()
         self._guessed.clear()
@@ -322,19 +322,6 @@ class ImpactIndex:
             found.setdefault(self.place(node)[0].path, []).append(node)
         return [(self.place(members[0])[0], members) for _, members in sorted(found.items())]
 
-    def count_in(self, namespace: str) -> int:
-        """Return how many objects live in a namespace."""
-        return self._counts[1].get(namespace, 0)
-
-    def count_below(self, path: str) -> int:
-        """Return how many objects a directory holds."""
-        return self._counts[0].get(path, 0)
-
-    @cached_property
-    def _counts(self) -> tuple[dict[str, int], dict[str, int]]:
-        places = [self.place(node) for node in self.nodes()]
-        return Counter(place[0].path for place in places), Counter(place[1] for place in places)
-
     def uid(self, node: int) -> str:
         """Return the object's own uid; "" where it is not known."""
         return display(self.uids[node])
@@ -356,10 +343,17 @@ class ImpactIndex:
         """Yield every object that exists, in no order."""
         return (node for node, flags in enumerate(self.flags) if flags & SEEN)
 
-    def below(self, path: str) -> Iterator[int]:
-        """Yield every object that exists in a directory (``pods``)."""
+    def below(self, path: str) -> list[int]:
+        """Return every object that exists in a directory (``pods``)."""
         start = path.encode() + b"/"
-        return (node for node in self.nodes() if self.keys[node].startswith(start))
+        return [node for node in self.nodes() if self.keys[node].startswith(start)]
+
+    def inside(self, namespace: str) -> list[int]:
+        """Return everything that lives in a namespace, in the order of the keys."""
+        part = b"/" + encoded(namespace) + b"/"
+        # Most keys are ruled out without taking them apart.
+        near = [node for node in self.nodes() if part in self.keys[node]]
+        return sorted((node for node in near if self.place(node)[1] == namespace), key=self.relative)
 
     # -- edges
 

@@ -229,13 +229,11 @@ class SecretState(msgspec.Struct, frozen=True):
     Attributes:
         protected: The KEP would hold a deletion back: pods, volumes or snapshots use it and nobody opted out.
         opted_out: It has the annotation ``secret.kubernetes.io/skip-secret-protection: "yes"``.
-        warnings: What no reference can show.
     """
 
     type: str
     protected: bool = False
     opted_out: bool = False
-    warnings: tuple[str, ...] = ()
 
 
 class LostFinalizer(msgspec.Struct, frozen=True):

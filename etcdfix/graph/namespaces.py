@@ -29,7 +29,6 @@ from etcdfix.graph.index import (
     READY,
     ImpactIndex,
     NamespaceDetails,
-    encoded,
 )
 from etcdfix.graph.model import (
     Blocker,
@@ -145,7 +144,7 @@ def namespace_state(
     own = index.find(key)
     if own is not None and (own in without or not index.exists(own)):
         own = None
-    inside = [node for node in contents_of(index, name) if node not in without]
+    inside = [node for node in index.inside(name) if node not in without]
     if own is None and not inside:
         return None
     details = (index.namespaces.get(own) if own is not None else None) or NamespaceDetails()
@@ -254,14 +253,6 @@ def freed_by(index: ImpactIndex, removed: int) -> tuple[NamespaceState, ...]:
 def namespace_key(layout: StorageLayout, name: str) -> bytes:
     """Return the key of a Namespace object."""
     return layout.path(f"{_NAMESPACES}/{name}")
-
-
-def contents_of(index: ImpactIndex, namespace: str) -> list[int]:
-    """Return the nodes of everything that lives in a namespace, in the order of their keys."""
-    part = b"/" + encoded(namespace) + b"/"
-    # Most keys are ruled out without taking them apart.
-    near = [node for node in index.nodes() if part in index.relative(node)]
-    return sorted((node for node in near if index.place(node)[1] == namespace), key=index.relative)
 
 
 def terminating_namespaces(index: ImpactIndex) -> tuple[ObjectRef, ...]:

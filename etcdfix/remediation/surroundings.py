@@ -19,7 +19,7 @@ from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.deletability import FAILED
 from etcdfix.examine.verdicts.examination import Examination, KeyName
 from etcdfix.examine.verdicts.key_loss import KeyCounts, KeyLedger, does_not_read
-from etcdfix.graph.builder import IndexBuilder
+from etcdfix.graph.cluster import IndexBuilder
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.model.model import Outcome, StoredValue
 from etcdfix.remediation.cluster import require_unencrypted

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 from etcdfix.decoding.consistency import wire_fields
 from etcdfix.decoding.schema import SCALAR_TYPES, kind_rows, load_schema
 from etcdfix.examine.one import Examiner
-from etcdfix.graph.builder import IndexBuilder
+from etcdfix.graph.cluster import IndexBuilder
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.model.storagekey import StorageLayout, builtin_directories
 from etcdfix.sources.base import Source

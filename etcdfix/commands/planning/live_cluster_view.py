@@ -28,7 +28,7 @@ from etcdfix.examine.one import Examiner
 from etcdfix.examine.verdicts.deletability import FAILED
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.examine.verdicts.key_loss import KeyLedger
-from etcdfix.graph.builder import IndexBuilder
+from etcdfix.graph.cluster import IndexBuilder
 from etcdfix.graph.contents import LEARNED_PATHS
 from etcdfix.model.errors import RefusedByRule, SourceError, SourceUnreachable
 from etcdfix.model.model import Outcome, StoredValue

@@ -27,7 +27,7 @@ def test_second_story_of_kep_3926(etcd: EtcdServer, prefix: bytes, tmp_path: Pat
     assert ran.code == 1, ran.err
     report = json.loads(ran.out)
     assert report["state"] == "stuck"
-    assert [b["object"]["name"] for b in report["namespace"]["stages"][0]["blockers"]] == ["broken"]
+    assert [b["object"]["name"] for b in report["namespace"]["stages"][1]["blockers"]] == ["broken"]
 
     copies, delete, *_ = (step["command"] for step in report["plan"])
     assert copies.startswith("etcdfix copies ")

@@ -16,7 +16,7 @@ from etcdfix.cli.root import run
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine.one import Examiner
-from etcdfix.graph.users import users_of
+from etcdfix.graph.assess import users_of
 from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.planfile import load_plan
 from etcdfix.report.schema import SCHEMAS

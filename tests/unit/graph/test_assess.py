@@ -277,7 +277,7 @@ def test_what_a_reference_leaves_open_is_no_object(cluster: Cluster) -> None:
 
 
 def test_what_cannot_be_looked_into_is_a_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("etcdfix.graph.builder._MOST_EDGES_OF_AN_OBJECT", 1)
+    monkeypatch.setattr("etcdfix.graph.cluster._MOST_EDGES_OF_AN_OBJECT", 1)
     cluster = Cluster()
     key = cluster.break_(cluster.secret("s"))
     assert not assessed(cluster, key).may_be_worse

@@ -55,7 +55,7 @@ def stateful_set(cluster: Cluster, *, blocks: bool = False) -> str:
             DeletionResult.TERMINATING,
             f"{WAITS} pods shop/db-0, which waits for the kubelet of node n1, which has to end it",
         ),
-        (ORPHAN, DeletionResult.GONE, "it is gone after its reference was taken off 2 dependents"),
+        (ORPHAN, DeletionResult.GONE, "it is gone after the collector's work on its dependents"),
     ],
 )
 def test_the_three_policies(cluster: Cluster, policy: Propagation, result: DeletionResult, text: str) -> None:

@@ -16,7 +16,7 @@ from etcdfix.commands.explaining.impact import impact_of
 from etcdfix.commands.namespace import concerns_namespace, namespace_report
 from etcdfix.commands.orphans import orphans_report
 from etcdfix.examine.one import Reading
-from etcdfix.graph import builder
+from etcdfix.graph import cluster as cluster_module
 from etcdfix.graph import index as index_module
 from etcdfix.graph.cluster import ClusterIndex, index_cluster
 from etcdfix.graph.index import (
@@ -200,7 +200,7 @@ def test_what_is_not_looked_into_is_counted() -> None:
 def test_an_object_with_too_many_references_is_counted(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(builder, "_MOST_EDGES_OF_AN_OBJECT", 3)
+    monkeypatch.setattr(cluster_module, "_MOST_EDGES_OF_AN_OBJECT", 3)
     volumes = [{"name": f"v{n}", "secret": {"secretName": f"s{n}"}} for n in range(5)]
     pod = cluster.pod("p", spec={"volumes": volumes})
     owned = cluster.pod("q", owners=tuple(owner("ReplicaSet", f"r{n}") for n in range(5)))
@@ -211,7 +211,7 @@ def test_an_object_with_too_many_references_is_counted(
 
 
 def test_strange_prefixes_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(builder, "_MOST_STRANGE_PREFIXES", 2)
+    monkeypatch.setattr(cluster_module, "_MOST_STRANGE_PREFIXES", 2)
     values = {f"/{name}/x": b"1" for name in "abc"} | {"/a/y": b"22"}
     index = Cluster().index(MemorySource(values))
     assert index.outside == {"/a": (2, 3), "/b": (1, 1)}

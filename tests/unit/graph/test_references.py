@@ -12,8 +12,8 @@ from etcdfix.decoding.kubeobject import ObjectReader
 from etcdfix.encryption.config import load_configuration
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine.one import Examiner
+from etcdfix.graph.assess import users_of
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.users import users_of
 from etcdfix.graph.uses import POD_CARRIERS, Role
 from etcdfix.model.model import Outcome
 from etcdfix.model.storagekey import StorageCodec, StorageLayout

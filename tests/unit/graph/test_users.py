@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from etcdfix.graph.classes import claim_tokens, storage_templates
+from etcdfix.graph.assess import by_role, secret_state, users_of
 from etcdfix.graph.heuristic_references import heuristic_references
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import SecretState, Stops
-from etcdfix.graph.users import by_role, secret_state, users_of
+from etcdfix.graph.references import claim_tokens, storage_templates
 from etcdfix.graph.uses import SECRETS, Role, Rule, RuleTree, any_namespace_key
 from tests.support.impact_objects import Cluster, node_of
 from tests.support.kep2639 import CASES, build
@@ -62,32 +62,6 @@ def test_a_finished_pod_is_not_stopped_and_does_not_protect(cluster: Cluster) ->
     found = users_of(index, node_of(index, "/registry/secrets/shop/s"))
     assert [u.stops for u in found] == [Stops.NO]
     assert not state_of(index, "/registry/secrets/shop/s").protected
-
-
-@pytest.mark.parametrize(
-    ("name", "namespace", "settings", "word"),
-    [
-        ("bootstrap-token-abc", "kube-system", {"type": "bootstrap.kubernetes.io/token"}, "nodes join"),
-        ("t", "shop", {"type": "bootstrap.kubernetes.io/token"}, "outside kube-system"),
-        ("sh.helm.release.v1.web.v3", "shop", {"type": "helm.sh/release.v1"}, "Helm"),
-        (
-            "token",
-            "shop",
-            {
-                "type": "kubernetes.io/service-account-token",
-                "annotations": {"kubernetes.io/service-account.name": "robot"},
-            },
-            "ServiceAccount robot",
-        ),
-    ],
-)
-def test_warnings_of_users_that_no_reference_shows(
-    cluster: Cluster, name: str, namespace: str, settings: dict[str, object], word: str
-) -> None:
-    key = cluster.secret(name, namespace, **settings)
-    index = cluster.index()
-    (warning,) = state_of(index, key).warnings
-    assert word in warning
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from etcdfix.commands.planning.broken import Broken
 from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.examine.spool import Spool
 from etcdfix.graph.assess import assess
-from etcdfix.graph.builder import IndexBuilder
+from etcdfix.graph.cluster import IndexBuilder
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import Assessment
 from etcdfix.model.errors import ConfigurationError, EndedEarly, SourceError

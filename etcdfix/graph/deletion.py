@@ -71,9 +71,7 @@ def forecast(
         result, text = DeletionResult.NOT_TOLD, unsure
     else:
         after = (
-            "at once"
-            if policy is Propagation.BACKGROUND
-            else "after the collector's work on its dependents"
+            "at once" if policy is Propagation.BACKGROUND else "after the collector's work on its dependents"
         )
         result, text = DeletionResult.GONE, f"it is gone {after}"
     if not why:

@@ -8,7 +8,6 @@ finalizers may be found on real Secrets.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Final
 
@@ -229,16 +228,7 @@ def users_of(index: ImpactIndex, node: int) -> tuple[User, ...]:
         )
         for edge in index.users(node)
     )
-    roles = by_role(sorted(found, key=lambda one: (one.object.key, one.path)))
-    return tuple(one for members in roles.values() for one in members)
-
-
-def by_role(users: Iterable[User]) -> dict[Role, tuple[User, ...]]:
-    """Return users by role, roles in the order of :class:`~etcdfix.graph.uses.Role`."""
-    found: dict[Role, list[User]] = {}
-    for user in users:
-        found.setdefault(user.role, []).append(user)
-    return {role: tuple(found[role]) for role in _ROLES if role in found} if found else {}
+    return tuple(sorted(found, key=lambda one: (_ROLES.index(one.role), one.object.key, one.path)))
 
 
 def secret_state(index: ImpactIndex, node: int) -> SecretState | None:

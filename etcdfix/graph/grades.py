@@ -109,7 +109,7 @@ def reasons_for(
 
 def warnings_about(index: ImpactIndex, node: int) -> list[RiskReason]:
     """Return what was not seen, or cannot be read, and could depend on an object or use it."""
-    broken = sum(index.unreadable_by_path.values()) - index.unreadable(node)
+    broken = len(index.unreadable_nodes) - index.unreadable(node)
     warnings = [("incomplete", f"not everything was seen: {text}") for text in index.problems[:3]]
     for code, count, what, text in (
         ("unreadable-others", broken, "other object", "cannot be read"),

@@ -7,7 +7,6 @@ or the mere mention of one, costs its key and a few numbers.
 from __future__ import annotations
 
 from array import array
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -174,7 +173,7 @@ class ImpactIndex:
         is unknown where its CRD is gone or cannot be read. An API server that runs may serve it all the same, out of
         its memory, and any will once the CRD is back: the garbage collector then acts on these references.
         """
-        for counted in ("unreadable_by_path", "unlistable", "_strays"):
+        for counted in ("unreadable_nodes", "unlistable", "_strays"):
             self.__dict__.pop(counted, None)
         self._guesses.clear()
         self._guessed.clear()
@@ -213,10 +212,6 @@ class ImpactIndex:
                 yield node
 
     # -- nodes
-
-    def __len__(self) -> int:
-        """Return how many nodes there are, mentioned ones included."""
-        return len(self.keys)
 
     def find(self, key: bytes) -> int | None:
         """Return the node of a complete etcd key; None where nobody has it or mentions it."""
@@ -286,9 +281,10 @@ class ImpactIndex:
         return next((edge.target for edge in self.uses(pod) if edge.use.role is Role.NODE), None)
 
     @cached_property
-    def unreadable_by_path(self) -> dict[str, int]:
-        """How many objects of each directory are proven broken or could not be judged."""
-        return Counter(self.place(node)[0].path for node in self._unreadable_nodes())
+    def unreadable_nodes(self) -> list[int]:
+        """The objects that are proven broken or could not be judged."""
+        unread = UNREADABLE | UNDETERMINED
+        return [node for node, flags in enumerate(self.flags) if flags & unread and flags & SEEN]
 
     @cached_property
     def unlistable(self) -> dict[str, tuple[int, ...]]:
@@ -296,16 +292,12 @@ class ImpactIndex:
 
         Left out is what the API server shows as an empty object, and what no API serves.
         """
-        failing = (node for node in self._unreadable_nodes() if not self.serves_empty(node))
+        failing = (node for node in self.unreadable_nodes if not self.serves_empty(node))
         return {
             directory.path: tuple(sorted(nodes, key=self.relative))
             for directory, nodes in self.by_directory(failing)
             if directory.kind or self.crd_unreadable(directory)
         }
-
-    def _unreadable_nodes(self) -> list[int]:
-        unread = UNREADABLE | UNDETERMINED
-        return [node for node, flags in enumerate(self.flags) if flags & unread and flags & SEEN]
 
     def without_crd(self, directory: ResourcePrefix) -> bool:
         """Tell whether a directory is that of a custom resource that no readable CRD accounts for."""

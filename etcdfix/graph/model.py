@@ -120,10 +120,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         depth: 1 for what the removed object itself owns.
-        below: Key of the owner that it hangs under, "" for none. An object with several owners that go hangs under the
-            first.
-        uncertain: Why it may come later or not at all, "" for nothing: its kind or its owner's has to be served first,
-            a race, or that controller managers differ.
+        below: Key of the first owner that goes, "" for none.
+        uncertain: Why it may come later or not at all, "" for nothing.
         stays: It is deleted, but only becomes Terminating: what it waits for. "" for gone at once.
         later: It is kept for now, and deleted once an owner that only becomes Terminating is really gone: says which.
         ran_before: Why a controller manager that ran before objects became unreadable does not do it at once; "".
@@ -224,12 +222,7 @@ class User(msgspec.Struct, frozen=True):
 
 
 class SecretState(msgspec.Struct, frozen=True):
-    """What KEP-2639 asks of a Secret.
-
-    Attributes:
-        protected: The KEP would hold a deletion back: pods, volumes or snapshots use it and nobody opted out.
-        opted_out: It has the annotation ``secret.kubernetes.io/skip-secret-protection: "yes"``.
-    """
+    """What KEP-2639 asks of a Secret: it would hold back a deletion where something uses it and nobody opted out."""
 
     type: str
     protected: bool = False
@@ -266,7 +259,7 @@ class LastKnown(msgspec.Struct, frozen=True):
     Attributes:
         uid: "" where nobody knows.
         basis: ``current``, ``history``, ``references``, or ``none``.
-        revision: mod_revision of the value that told it, 0 for none; what follows is as of then.
+        revision: mod_revision of the value that told it, 0 for none.
         finalizers: None where no readable revision told them.
         marks: Labels and annotations with which makers mark their objects, and the id of each maker.
         conflicting_uids: Other uids that references state, with how many do.
@@ -318,14 +311,13 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """One entry of a Namespace's ``status.conditions``; texts are cut at 4,096 characters."""
+    """One entry of a Namespace's ``status.conditions``, and whether it reports a problem; texts are cut at 4,096."""
 
     type: str
     status: str
     reason: str
     message: str
     problem: bool
-    """It reports one."""
 
 
 class Stays(StrEnum):
@@ -390,10 +382,8 @@ class WebhookHold(msgspec.Struct, frozen=True, kw_only=True):
     """One webhook that keeps a namespace from being deleted, or may, since nobody answers for its Service.
 
     Attributes:
-        configuration: The CustomResourceDefinition, or the webhook configuration.
         webhook: Name of the admission webhook; "" for the conversion of a CustomResourceDefinition.
         position: Of the admission webhook in its configuration, from 0.
-        service: The Service that it calls.
         problem: ``missing``: the Service is not stored; ``not-ready``: no endpoint of it is known to be ready;
             ``terminating``: its namespace is being deleted, and its pods go first.
         certain: The conditions of the Namespace say that it holds the namespace.
@@ -425,3 +415,35 @@ class DeletionStage(msgspec.Struct, frozen=True):
     name: str
     blockers: tuple[Blocker, ...]
     blocker_count: int
+
+
+class OrphanReason(StrEnum):
+    """Why keys belong to nobody."""
+
+    OWNER_GONE = "owner-gone"
+    CRD_GONE = "crd-gone"
+    NAMESPACE_GONE = "namespace-gone"
+    UNCLAIMED = "unclaimed"
+    OUTSIDE = "outside-prefix"
+
+
+class OrphanGroup(msgspec.Struct, frozen=True):
+    """Keys of one directory that are left over for one reason.
+
+    Attributes:
+        prefix: What the keys start with; with ``namespace-gone`` the directory and namespace.
+        resource: "" where no resource claims them.
+        namespace: The missing namespace; "" for other reasons.
+        size: Bytes of their values.
+        confidence: ``likely`` where an aggregated API server may own them, or where not everything was seen.
+    """
+
+    reason: OrphanReason
+    prefix: str
+    group: str
+    resource: str
+    namespace: str
+    count: int
+    size: int
+    examples: tuple[str, ...]
+    confidence: Confidence

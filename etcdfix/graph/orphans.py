@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator
-from enum import StrEnum
 from typing import Final
 
 import msgspec
 
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.kinds import Served
-from etcdfix.graph.model import OwnerState
+from etcdfix.graph.model import OrphanGroup, OrphanReason, OwnerState
 from etcdfix.graph.owners import judge
 from etcdfix.model.model import Confidence
 from etcdfix.model.storagekey import StorageCodec, display
@@ -21,41 +20,9 @@ _MOST_EXAMPLES: Final = 5
 _BOOKKEEPING: Final = frozenset({"compact_rev_key"})
 
 
-class OrphanReason(StrEnum):
-    """Why keys belong to nobody."""
-
-    OWNER_GONE = "owner-gone"
-    CRD_GONE = "crd-gone"
-    NAMESPACE_GONE = "namespace-gone"
-    UNCLAIMED = "unclaimed"
-    OUTSIDE = "outside-prefix"
-
-
 _ORDER: Final = list(OrphanReason)
 # Concluded from a key that was not seen; the collector's own look-up of owners says the same.
 _BY_ABSENCE: Final = frozenset({OrphanReason.CRD_GONE, OrphanReason.NAMESPACE_GONE})
-
-
-class OrphanGroup(msgspec.Struct, frozen=True):
-    """Keys of one directory that are left over for one reason.
-
-    Attributes:
-        prefix: What the keys start with; with ``namespace-gone`` the directory and namespace.
-        resource: "" where no resource claims them.
-        namespace: The missing namespace; "" for other reasons.
-        size: Bytes of their values.
-        confidence: ``likely`` where an aggregated API server may own them, or where not everything was seen.
-    """
-
-    reason: OrphanReason
-    prefix: str
-    group: str
-    resource: str
-    namespace: str
-    count: int
-    size: int
-    examples: tuple[str, ...]
-    confidence: Confidence
 
 
 class Orphans(msgspec.Struct, frozen=True):

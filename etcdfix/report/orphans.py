@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from etcdfix.graph.orphans import OrphanGroup, OrphanReason
+from etcdfix.graph.model import OrphanGroup, OrphanReason
 from etcdfix.report.document import (
     Column,
     Document,

@@ -67,9 +67,7 @@ def impact_of(
         **same_fields(found, Impact)
         | {
             "warnings": [*_warnings(index, node, found.dependents)],
-            "unreadable_elsewhere": sum(index.unreadable_by_path.values())
-            - index.unreadable(node)
-            - undetermined,
+            "unreadable_elsewhere": len(index.unreadable_nodes) - index.unreadable(node) - undetermined,
             "undetermined_elsewhere": undetermined,
             "deletion": deletion,
             "incomplete_reasons": cluster.incomplete_reasons(cluster.undetermined),

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from etcdfix.graph.model import WebhookHold
+from etcdfix.graph.model import OrphanGroup, OrphanReason, WebhookHold
 from etcdfix.graph.namespaces import NamespaceState, freed_by, namespace_state
-from etcdfix.graph.orphans import OrphanGroup, OrphanReason, Orphans, find_orphans
+from etcdfix.graph.orphans import Orphans, find_orphans
 from etcdfix.model.model import Confidence
 from tests.support.impact_objects import NOW, Cluster, node_of, owner
 from tests.support.memory_source import MemorySource

@@ -403,7 +403,7 @@ def test_users_of_every_secret_of_alpha(alpha: tuple[SnapshotSource, Examiner, I
     # Readable or not, and those that are only mentioned.
     secrets = {
         f"{ref.namespace}/{ref.name}": node
-        for node in range(len(index))
+        for node in range(len(index.keys))
         if (ref := index.ref(node)).resource == "secrets"
     }
     names: dict[str, list[str]] = {}

@@ -22,12 +22,7 @@ _DELETABLE: Final = {
     "declarable": "no, unless its encryption key is declared lost for ever: `--declare-key-lost`",
     "moved": "only while the etcd key that it belongs to holds the object",
     "never": "no",
-    "deletable": "yes, as the last resort: one key at a time, backed up and recorded",
-}
-_RISKS: Final = {
-    "unproven-damage": "where the damage is only likely, with `--accept unproven-damage`",
-    "only-copy": "where it can be repaired, with `--accept only-copy`",
-    "newer-than-known": "where a newer release may read it, with `--accept newer-than-known`",
+    "deletable": "yes, as the last resort: one key at a time, backed up and recorded; a refusal lists what to accept",
 }
 _SEVERITIES: Final = {
     "breaks-now": "LIST and WATCH of its type fail",
@@ -44,7 +39,6 @@ class CauseFacts(msgspec.Struct, frozen=True, kw_only=True):
         proof: What was checked before it was said.
         severities: How bad a value with it can be; empty where nothing is proven wrong.
         deletability: How a value with it stands towards its deletion, by its cause alone.
-        accept: The rules that may have to be accepted before such a value can be deleted.
         curable_by_configuration: Changing the configuration makes the object readable again.
         server_messages: Words of an API server, to be searched for in its log; empty where it has none of its own.
     """
@@ -56,7 +50,6 @@ class CauseFacts(msgspec.Struct, frozen=True, kw_only=True):
     outcomes: list[str]
     severities: list[str]
     deletability: str
-    accept: list[str]
     curable_by_configuration: bool
     server_messages: list[str]
 
@@ -67,10 +60,7 @@ class CauseFacts(msgspec.Struct, frozen=True, kw_only=True):
         if severity and self.curable_by_configuration and self.cause != "crd-version-missing":
             severity += ", if API servers use the configuration that was given"
         yield "Severity", severity or "none: nothing is proven wrong"
-        yield (
-            "May be deleted",
-            "; ".join([_DELETABLE[self.deletability], *(_RISKS[one] for one in self.accept)]),
-        )
+        yield "May be deleted", _DELETABLE[self.deletability]
         yield "How it is proven", self.proof
         yield "An API server's log", "any of these" if self.server_messages else "nothing of its own"
 

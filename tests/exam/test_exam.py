@@ -15,12 +15,9 @@ import pytest
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.damage import Damage
 from etcdfix.examine.verdicts.deletability import (
-    FAILED,
     Deletability,
     deletability_of,
     deletability_of_cause,
-    risks_of,
-    risks_of_cause,
 )
 from etcdfix.examine.verdicts.server_messages import SERVER_MESSAGES
 from etcdfix.examine.verdicts.severity import severities_of_cause, stake_of
@@ -82,8 +79,6 @@ def check_standing(named: Named) -> None:
     # Where there is no key that could be declared lost, nothing may be declared.
     not_declarable = {Deletability.CURABLE, Deletability.UNPROVEN}
     assert standing is of_cause or (of_cause is Deletability.DECLARABLE and standing in not_declarable)
-    if verdict.outcome in FAILED and standing is Deletability.DELETABLE:
-        assert set(risks_of(named.found)) <= set(risks_of_cause(verdict.cause))
     # Noise that AES-CBC lets through is told in whatever words a decoder has for it.
     noise = verdict.outcome is Outcome.DECODE_FAILURE and verdict.cause in _FROM_NOISE
     words = () if noise else SERVER_MESSAGES[verdict.cause]

@@ -10,7 +10,7 @@ from typing import Final
 import etcdfix
 from etcdfix.examine.verdicts.catalogue import CATALOGUE
 from etcdfix.examine.verdicts.causes import Cause
-from etcdfix.examine.verdicts.deletability import deletability_of_cause, risks_of_cause
+from etcdfix.examine.verdicts.deletability import deletability_of_cause
 from etcdfix.examine.verdicts.server_messages import SERVER_MESSAGES
 from etcdfix.examine.verdicts.severity import severities_of_cause
 from etcdfix.model.errors import ConfigurationError
@@ -84,7 +84,6 @@ def cause_summary(cause: Cause) -> CauseFacts:
         outcomes=[outcome.value for outcome in info.outcomes],
         severities=[severity.value for severity in severities_of_cause(cause)],
         deletability=deletability_of_cause(cause).value,
-        accept=[risk.value for risk in risks_of_cause(cause)],
         curable_by_configuration=info.curable_by_configuration,
         server_messages=list(SERVER_MESSAGES[cause]),
     )

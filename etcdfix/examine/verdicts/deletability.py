@@ -7,7 +7,7 @@ from typing import Final
 
 from etcdfix.examine.verdicts.catalogue import CATALOGUE, CURABLE_BY_CONFIGURATION
 from etcdfix.examine.verdicts.causes import Cause
-from etcdfix.examine.verdicts.contents import MAY_BE_WHOLE, MAYBE_NEWER
+from etcdfix.examine.verdicts.contents import MAY_BE_WHOLE
 from etcdfix.examine.verdicts.damage import Damage
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.examine.verdicts.judge import Verdict
@@ -57,56 +57,18 @@ class Deletability(StrEnum):
 def deletability_of(found: Examination) -> Deletability:
     """Return how a value stands towards its deletion, by its own verdict."""
     verdict = found.verdict
-    if verdict.outcome is Outcome.UNDETERMINED:
-        lost = verdict.cause in KMS_DOUBTS and key_may_be_lost(found)
-        return Deletability.DECLARABLE if lost else Deletability.UNPROVEN
-    if verdict.outcome not in FAILED:
+    if verdict.outcome not in FAILED and verdict.outcome is not Outcome.UNDETERMINED:
         return Deletability.NOT_BROKEN
     assert verdict.cause is not None  # every failure has one
-    if verdict.cause in LOST_KEY:
-        return Deletability.DECLARABLE if key_may_be_lost(found) else Deletability.CURABLE
-    if verdict.cause in CURABLE_BY_CONFIGURATION:
-        return Deletability.CURABLE
-    if verdict.cause is Cause.VALUE_MOVED:
-        return Deletability.MOVED
-    return Deletability.NEVER if verdict.damage is Damage.NONE else Deletability.DELETABLE
-
-
-_MAYBE_ONLY_LIKELY: Final = frozenset(
-    {Cause.CIPHERTEXT_DAMAGED, Cause.NONCE_DAMAGED, Cause.KMS_ENVELOPE_DAMAGED}
-)
-
-_MAYBE_REPAIRABLE: Final = _MAYBE_ONLY_LIKELY | {
-    Cause.MAGIC_DAMAGED,
-    Cause.TEXT_MODE_DAMAGE,
-    Cause.TRAILING_BYTES,
-    Cause.UNKNOWN_ENVELOPE,
-    Cause.VALUE_TRUNCATED,
-}
-# What is said of a plaintext that does not become an object: beside what breaks, a whole one may be in it.
-_MAYBE_BESIDE_A_WHOLE_ONE: Final = frozenset(
-    {
-        Cause.CBOR_DAMAGED,
-        Cause.CONVERSION_FAILED,
-        Cause.EMPTY_OBJECT,
-        Cause.IV_DAMAGED,
-        Cause.JSON_DAMAGED,
-        Cause.KIND_MISSING,
-        Cause.KIND_NOT_REGISTERED,
-        Cause.PROTOBUF_DAMAGED,
-        Cause.UNKNOWN_ENCODING,
-        Cause.VERSION_REMOVED,
-        Cause.WRONG_KIND_FOR_KEY,
-    }
-)
-# What a look past the tag showed, or an encoding that an envelope names: a newer release may read it.
-_MAYBE_READ_BY_NEWER: Final = MAYBE_NEWER | {
-    Cause.CIPHERTEXT_DAMAGED,
-    Cause.EMPTY_OBJECT,
-    Cause.IV_DAMAGED,
-    Cause.PROTOBUF_DAMAGED,
-    Cause.VALUE_TRUNCATED,
-}
+    standing = deletability_of_cause(verdict.cause)
+    declarable = standing is Deletability.DECLARABLE and key_may_be_lost(found)
+    if verdict.outcome is Outcome.UNDETERMINED:
+        return Deletability.DECLARABLE if declarable else Deletability.UNPROVEN
+    if standing is Deletability.DECLARABLE:
+        return Deletability.DECLARABLE if declarable else Deletability.CURABLE
+    if standing is Deletability.DELETABLE or standing is Deletability.NEVER:
+        return Deletability.NEVER if verdict.damage is Damage.NONE else Deletability.DELETABLE
+    return standing
 
 
 def deletability_of_cause(cause: Cause) -> Deletability:
@@ -124,18 +86,6 @@ def deletability_of_cause(cause: Cause) -> Deletability:
     if not outcomes & FAILED:
         return Deletability.UNPROVEN if Outcome.UNDETERMINED in outcomes else Deletability.NOT_BROKEN
     return Deletability.NEVER if cause in MAY_BE_WHOLE | {Cause.ALLOCATOR_DAMAGED} else Deletability.DELETABLE
-
-
-def risks_of_cause(cause: Cause) -> tuple[Rule, ...]:
-    """Return what may have to be accepted before a value with a cause may go; not every value needs it."""
-    risks = []
-    if cause in _MAYBE_ONLY_LIKELY:
-        risks.append(Rule.UNPROVEN_DAMAGE)
-    if cause in _MAYBE_REPAIRABLE | _MAYBE_BESIDE_A_WHOLE_ONE:
-        risks.append(Rule.ONLY_COPY)
-    if cause in _MAYBE_READ_BY_NEWER:
-        risks.append(Rule.NEWER_THAN_KNOWN)
-    return tuple(risks)
 
 
 def risks_of(found: Examination) -> tuple[Rule, ...]:

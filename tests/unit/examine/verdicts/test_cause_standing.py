@@ -11,7 +11,6 @@ from etcdfix.examine.verdicts.deletability import (
     LOST_KEY,
     Deletability,
     deletability_of_cause,
-    risks_of_cause,
 )
 from etcdfix.examine.verdicts.severity import severities_of_cause
 
@@ -24,8 +23,6 @@ def test_only_what_fails_and_no_configuration_cures_is_deletable(cause: Cause) -
         assert cause not in CURABLE_BY_CONFIGURATION
     if cause in LOST_KEY:
         assert standing is Deletability.DECLARABLE
-    if risks_of_cause(cause):
-        assert standing is Deletability.DELETABLE
 
 
 def test_a_cause_without_a_failure_has_no_severity_but_an_inconsistency() -> None:

@@ -30,7 +30,7 @@ def drained(values: Spool[Record]) -> list[int]:
 def test_values_come_in_their_order_whatever_is_read_meanwhile(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spool, "_WRITTEN_BYTES", 200)
+    monkeypatch.setattr(spool, "_BLOCK_BYTES", 200)
     monkeypatch.setattr(spool, "_MEMORY_BYTES", 500)
     chance = random.Random(seed)
     values = Spool(Record)
@@ -50,7 +50,6 @@ def test_a_value_larger_than_what_is_read_at_once() -> None:
     values = Spool(Record)
     values.append(Record(1, bytes(3 << 20)))
     values.append(Record(2))
-    assert values.on_disk
     assert values.peek().text == bytes(3 << 20)
     assert drained(values) == [1, 2]
     values.close()
@@ -61,7 +60,7 @@ def test_a_full_disk_costs_the_value_that_found_no_room_and_no_other(
     monkeypatch: pytest.MonkeyPatch, in_memory: int
 ) -> None:
     """Also where the file is made just then, and takes a part of what was in memory before."""
-    monkeypatch.setattr(spool, "_WRITTEN_BYTES", 100)
+    monkeypatch.setattr(spool, "_BLOCK_BYTES", 100)
     monkeypatch.setattr(spool, "_MEMORY_BYTES", in_memory)
     values = Spool(Record)
     values.append(Record(1, bytes(200)))
@@ -85,7 +84,7 @@ def test_a_full_disk_costs_the_value_that_found_no_room_and_no_other(
 
 
 def test_nothing_can_be_read_out_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spool, "_WRITTEN_BYTES", 100)
+    monkeypatch.setattr(spool, "_BLOCK_BYTES", 100)
     monkeypatch.setattr(spool, "_MEMORY_BYTES", 500)
     written = []
     write = os.pwrite
@@ -105,7 +104,7 @@ def test_nothing_can_be_read_out_of_the_file(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_is_written_in_parts_is_written_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spool, "_WRITTEN_BYTES", 100)
+    monkeypatch.setattr(spool, "_BLOCK_BYTES", 100)
     monkeypatch.setattr(spool, "_MEMORY_BYTES", 1)
     write = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda descriptor, data, offset: write(descriptor, data[:7], offset))
@@ -147,7 +146,7 @@ class _Signal:
 def test_a_signal_at_any_moment_costs_at_most_the_value_that_is_just_added(
     monkeypatch: pytest.MonkeyPatch, in_memory: int
 ) -> None:
-    monkeypatch.setattr(spool, "_WRITTEN_BYTES", 40)
+    monkeypatch.setattr(spool, "_BLOCK_BYTES", 40)
     monkeypatch.setattr(spool, "_MEMORY_BYTES", in_memory)
     for moment in itertools.count(1):
         signal = _Signal(moment)

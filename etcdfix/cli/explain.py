@@ -22,7 +22,7 @@ from etcdfix.cli.output import say
 from etcdfix.commands.explain import ExplainRequest, explain_key
 from etcdfix.commands.explaining.cause import cause_list, cause_page, named_cause
 from etcdfix.commands.explaining.impact import POLICIES
-from etcdfix.examine.in_scope import key_of, why_missing
+from etcdfix.examine.scope import key_of, why_missing
 from etcdfix.model.errors import ObjectNotFound
 from etcdfix.model.scope import ObjectWord, ScopeRequest
 from etcdfix.model.storagekey import StorageLayout, display

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from etcdfix.examine.all import Progress, no_progress
-from etcdfix.examine.in_scope import resolved, resolved_among, values_in
 from etcdfix.examine.one import Examiner, Reading
+from etcdfix.examine.scope import resolved, resolved_among, values_in
 from etcdfix.model.errors import EndedEarly, SourceError
 from etcdfix.model.model import Outcome, StoredValue
 from etcdfix.model.scope import KeyRange, ScopeRequest

@@ -23,9 +23,9 @@ from etcdfix.copies.search import Places, copies_of, looked_into, open_finders, 
 from etcdfix.copies.value import Candidate, home_of
 from etcdfix.examine.all import Progress, no_progress
 from etcdfix.examine.first_pass import Jobs
-from etcdfix.examine.in_scope import resolved
 from etcdfix.examine.one import Examiner, Reading
 from etcdfix.examine.readable_revision import Keeps
+from etcdfix.examine.scope import resolved
 from etcdfix.examine.verdicts.deletability import FAILED
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.model.errors import ConfigurationError, EndedEarly, SourceError

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from etcdfix.examine.all import examine_all
-from etcdfix.examine.in_scope import why_missing
 from etcdfix.examine.one import Examiner, Reading
 from etcdfix.examine.readable_revision import ReadableRevisions
+from etcdfix.examine.scope import why_missing
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.model.errors import EndedEarly, SourceError
 from etcdfix.model.model import Outcome, StoredValue

@@ -15,8 +15,8 @@ from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.examine.all import examine_all, no_progress
 from etcdfix.examine.first_pass import FirstPass, Jobs
-from etcdfix.examine.in_scope import beside, pages_in, resolved, searched_for
 from etcdfix.examine.one import Examiner, Reading
+from etcdfix.examine.scope import beside, pages_in, resolved, searched_for
 from etcdfix.model.errors import EndedEarly, SourceError
 from etcdfix.model.interruptions import interruptions_held
 from etcdfix.model.model import Outcome

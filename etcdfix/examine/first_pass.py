@@ -30,7 +30,7 @@ import msgspec
 
 from etcdfix.decoding.customresource import CustomResourceInfo
 from etcdfix.decoding.storagecodecs import Decoder
-from etcdfix.encryption.config_model import EncryptionConfiguration, KMSProvider, ResourceRule
+from etcdfix.encryption.config_model import EncryptionConfiguration, ResourceRule
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.kms.envelopes import KMSPending, WrappedKey
 from etcdfix.encryption.kms.transformer import KMSv2Reader, KnownSeed
@@ -267,19 +267,19 @@ class FirstPass:
                 yield from self._looks_of_workers(chain((page,), rest))
                 return
             self._alone -= len(page)
-            yield self._look_here(page)
+            yield partial(self._examiner.examine_each, page.values())
 
     def _looks_of_workers(self, pages: Iterable[Page]) -> Iterator[PageExaminer]:
         with WorkerPool(self._jobs, make, self._setup().packed(), self._source.page_file) as pool:
             try:
                 for page, answer in pool.run(pages, self._question):
                     told = None if answer is None else _understood(answer, len(page))
-                    yield self._look_here(page) if told is None else partial(self._told, page, told)
+                    if told is not None:
+                        yield partial(self._told, page, told)
+                    else:
+                        yield partial(self._examiner.examine_each, page.values())
             finally:
                 self.lost += pool.lost
-
-    def _look_here(self, page: Page) -> PageExaminer:
-        return partial(self._examiner.examine_each, page.values())
 
     def _setup(self) -> _Setup:
         examiner, readers = self._examiner, self._examiner.readers
@@ -347,10 +347,7 @@ def _understood(answer: bytes, places: int) -> Answer[Examination] | None:
 
 
 def make(setup: bytes, page_file: int | None) -> Callable[[bytes], bytes]:
-    """Return what answers the questions of one run; for a worker.
-
-    ``page_file`` is the descriptor of the file that pages name places in; None where there is none.
-    """
+    """Return what answers the questions of one run, in a worker; pages name places in the file of a descriptor."""
     return _Worker(pickle.loads(setup), page_file).answer  # noqa: S301 - this process was started by the one that wrote it
 
 
@@ -360,7 +357,8 @@ class _Worker:
         transformers = None
         if setup.rules is not None:
             configuration = EncryptionConfiguration("", "", setup.rules)
-            plugin_for: PluginFor = self._plugin_for if setup.asks_plugins else no_plugin
+            absent: PluginFor = lambda _provider: _AbsentPlugin(self)  # noqa: E731 - one for each provider
+            plugin_for = absent if setup.asks_plugins else no_plugin
             transformers = Transformers.from_configuration(configuration, plugin_for)
         self._examiner = Examiner(
             StorageLayout(setup.prefix),
@@ -377,12 +375,7 @@ class _Worker:
             None if setup.extractor is None else _extractor_of(self._examiner, *setup.extractor)
         )
         self._providers = _kms_providers(transformers)
-        self._image: Image = b""
-        if page_file is not None:
-            self._image = mmap.mmap(page_file, 0, access=mmap.ACCESS_READ)
-
-    def _plugin_for(self, _provider: KMSProvider) -> _AbsentPlugin:
-        return _AbsentPlugin(self)
+        self._image: Image = b"" if page_file is None else mmap.mmap(page_file, 0, access=mmap.ACCESS_READ)
 
     def answer(self, question: bytes) -> bytes:
         """Return the answer to one question, as bytes."""

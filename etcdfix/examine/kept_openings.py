@@ -8,37 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import nullcontext
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from etcdfix.encryption.kms.envelopes import KMSPending
-from etcdfix.examine.readers import Plugins
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import StoredValue
 from etcdfix.sources.base import Source
+
+if TYPE_CHECKING:
+    from etcdfix.examine.one import Examiner
 
 _MOST_STEPS: Final = 1_000
 _MOST_HISTORIES: Final = 1_000
 _MOST_HISTORIES_LIVE: Final = 50
 """A history takes a tenth of a second on a live etcd."""
 _STEPS_OF_ONE: Final = 3
-
-
-class Opener(Protocol):
-    """Opens values whose opening speaks for no other value of a run.
-
-    Attributes:
-        plugins: The KMS plugins that are asked; None where none is.
-    """
-
-    plugins: Plugins | None
-
-    def opens_bound(self, stored: StoredValue) -> bool:
-        """Say whether a value opens with its own etcd key as associated data.
-
-        Raises:
-            KMSPending: A KMS plugin has not answered yet.
-        """
-        ...
 
 
 class KeptOpenings:
@@ -49,10 +33,10 @@ class KeptOpenings:
         targets: Etcd keys of values of which everything is looked at.
     """
 
-    def __init__(self, source: Source, opener: Opener) -> None:
+    def __init__(self, source: Source, examiner: Examiner) -> None:
         self.targets: Collection[bytes] = ()
         self.source = source
-        self._opener = opener
+        self._examiner = examiner
         self._last: tuple[StoredValue, bool] | None = None
         self.start_over()
 
@@ -67,7 +51,7 @@ class KeptOpenings:
         """Say whether an earlier revision of a value's etcd key opens, of this generation or an earlier one."""
         if self._last is not None and self._last[0] is stored:
             return self._last[1]
-        plugins = self._opener.plugins
+        plugins = self._examiner.plugins
         try:
             with self.source.aside(), plugins.without_recording() if plugins is not None else nullcontext():
                 found = self._look(stored)
@@ -86,7 +70,7 @@ class KeptOpenings:
             before = self.source.before(stored.key, stored.mod_revision)
             if before is None:
                 return False  # nothing older is kept
-            if self._opener.opens_bound(before):
+            if self._examiner.opens_bound(before):
                 return True
             stored = before
         if not whole and self._histories <= 0:
@@ -95,6 +79,6 @@ class KeptOpenings:
         return any(
             kept.stored is not None
             and kept.stored.mod_revision < newest.mod_revision
-            and self._opener.opens_bound(kept.stored)
+            and self._examiner.opens_bound(kept.stored)
             for kept in self.source.history(newest.key)
         )

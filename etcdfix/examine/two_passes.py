@@ -239,11 +239,12 @@ class TwoPasses:
                 self._plugins.final = False
 
     def _next(self) -> _Aside | None:
-        return min(
-            (aside for aside in self._aside if aside.count),
-            key=lambda aside: aside.peek().stored.key,
-            default=None,
-        )
+        first, later = self._aside
+        if not later.count:
+            return first if first.count else None
+        if not first.count:
+            return later
+        return first if first.peek().stored.key <= later.peek().stored.key else later
 
     def _await_plugins(self) -> Iterator[Examination]:
         while self._fill_window():

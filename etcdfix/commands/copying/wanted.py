@@ -13,8 +13,8 @@ from etcdfix.commands.copying.kept_values import KeptValues
 from etcdfix.copies.model import Wanted
 from etcdfix.examine.all import Ending, Progress, examine_all
 from etcdfix.examine.first_pass import FirstPass, Jobs
-from etcdfix.examine.in_scope import beside, searched_for, values_in
 from etcdfix.examine.one import Examiner, Reading
+from etcdfix.examine.scope import beside, searched_for, values_in
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.deletability import FAILED
 from etcdfix.examine.verdicts.examination import Examination, PlainCount

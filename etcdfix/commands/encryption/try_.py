@@ -16,8 +16,8 @@ from etcdfix.commands.encryption.whole import ByKey, keep_example, why_not_whole
 from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.examine.all import Progress, examine_all, no_progress
 from etcdfix.examine.first_pass import FirstPass, Jobs
-from etcdfix.examine.in_scope import pages_in, resolved
 from etcdfix.examine.one import Examiner, Reading
+from etcdfix.examine.scope import pages_in, resolved
 from etcdfix.examine.spool import Spool
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.deletability import FAILED

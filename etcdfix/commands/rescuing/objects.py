@@ -10,8 +10,8 @@ import msgspec
 from etcdfix.apiserver.memory import Memory, Remembered
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.copies.rescued import Fit, SavedObject, fit_of
-from etcdfix.examine.in_scope import resolved, values_in
 from etcdfix.examine.one import Examiner
+from etcdfix.examine.scope import resolved, values_in
 from etcdfix.examine.verdicts.deletability import FAILED, KMS_DOUBTS
 from etcdfix.model.errors import ConfigurationError, RefusedByRule
 from etcdfix.model.model import GroupResource

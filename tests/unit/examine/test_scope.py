@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from etcdfix.examine.in_scope import key_of
 from etcdfix.examine.one import Reading
+from etcdfix.examine.scope import key_of
 from etcdfix.model.errors import ConfigurationError, EtcdfixError, ObjectNotFound
 from etcdfix.model.model import StoredValue
 from etcdfix.model.scope import ObjectWord

@@ -32,7 +32,7 @@ from etcdfix.encryption.config_rules import problems_of
 from etcdfix.encryption.keyring import is_key_text, shown
 from etcdfix.golang.goquote import go_quote, withheld
 from etcdfix.golang.goyaml import line_of
-from etcdfix.inputs.inputfile import Check, any_status, read_input
+from etcdfix.inputs.inputfile import read_input
 from etcdfix.model.errors import ConfigurationError
 from etcdfix.model.model import digest_of
 from etcdfix.text.safetext import safe_text
@@ -62,14 +62,14 @@ def load_configuration(path: Path) -> EncryptionConfiguration:
     return parse_configuration(read_configuration(path), path=str(path))
 
 
-def read_configuration(path: Path, check: Check = any_status) -> bytes:
+def read_configuration(path: Path) -> bytes:
     """Return the bytes of a configuration file.
 
     Raises:
         ConfigurationError: It cannot be read.
     """
     try:
-        return read_input(path, most_bytes=MAX_FILE_BYTES, check=check)
+        return read_input(path, most_bytes=MAX_FILE_BYTES)
     except OSError as error:
         hint = "Name a readable file: the one in the API server's flag --encryption-provider-config."
         problem = Problem((), f"it cannot be read: {(error.strerror or 'unknown error').lower()}", hint)

@@ -84,10 +84,6 @@ def spoiled(exc: Exception) -> str:
     return "it is cut: its end is missing" if str(exc) == "Input data was truncated" else str(exc)
 
 
-def any_status(_status: os.stat_result) -> None:
-    """Take any file."""
-
-
 def open_regular(path: str | os.PathLike[str], *, follow: bool = True) -> BinaryIO:
     """Open a regular file for reading; nothing else is waited for.
 
@@ -110,14 +106,14 @@ def open_regular(path: str | os.PathLike[str], *, follow: bool = True) -> Binary
 
 
 @contextmanager
-def open_input(path: Path) -> Iterator[BinaryIO]:
-    """Yield a regular file, or standard input for ``-``, to be read piece by piece.
+def open_input(path: Path, *, follow: bool = True, standard_input: bool = True) -> Iterator[BinaryIO]:
+    """Yield a regular file to be read piece by piece; for ``-`` standard input, where that is asked for.
 
     Raises:
         OSError: It cannot be opened, or is something else.
     """
-    if path != STANDARD_INPUT:
-        with open_regular(path) as stream:
+    if not standard_input or path != STANDARD_INPUT:
+        with open_regular(path, follow=follow) as stream:
             yield stream
         return
     if sys.stdin is None:
@@ -125,20 +121,13 @@ def open_input(path: Path) -> Iterator[BinaryIO]:
     yield sys.stdin.buffer
 
 
-def read_input(
-    path: Path,
-    *,
-    most_bytes: int,
-    follow: bool = True,
-    standard_input: bool = False,
-    check: Check = any_status,
-) -> bytes:
+def read_input(path: Path, *, most_bytes: int, follow: bool = True, standard_input: bool = False) -> bytes:
     """Return all of a file.
 
     Raises:
         OSError: It cannot be read, is no regular file, or is too large (EFBIG).
     """
-    with _opened(path, follow=follow, standard_input=standard_input, check=check) as stream:
+    with open_input(path, follow=follow, standard_input=standard_input) as stream:
         raw = stream.read(most_bytes + 1)
     if len(raw) > most_bytes:
         raise too_large(most_bytes)
@@ -151,24 +140,10 @@ def read_secret(path: Path, *, most_bytes: int) -> tuple[bytes, str]:
     Raises:
         OSError: As of :func:`read_input`.
     """
-    modes: list[int] = []
-    raw = read_input(
-        path, most_bytes=most_bytes, standard_input=True, check=lambda status: modes.append(status.st_mode)
-    )
-    if not any(mode & (stat.S_IRWXG | stat.S_IRWXO) for mode in modes):
+    raw = read_input(path, most_bytes=most_bytes, standard_input=True)
+    if path == STANDARD_INPUT or not path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         return raw, ""
     return raw, f"others than its owner may read or change it: {quote_command(['chmod', '600', str(path)])}"
-
-
-@contextmanager
-def _opened(path: Path, *, follow: bool, standard_input: bool, check: Check) -> Iterator[BinaryIO]:
-    if standard_input and path == STANDARD_INPUT:
-        with open_input(path) as stream:
-            yield stream
-        return
-    with open_regular(path, follow=follow) as stream:
-        check(os.fstat(stream.fileno()))
-        yield stream
 
 
 @contextmanager
@@ -178,7 +153,7 @@ def mapped_input(
     most_bytes: int,
     follow: bool = True,
     standard_input: bool = True,
-    check: Check = any_status,
+    check: Check | None = None,
 ) -> Iterator[Readable]:
     """Yield all of a file without holding it in memory.
 
@@ -192,7 +167,9 @@ def mapped_input(
         temporary = temporary_file()
     with temporary as copy:
         size = 0
-        with _opened(path, follow=follow, standard_input=standard_input, check=check) as stream:
+        with open_input(path, follow=follow, standard_input=standard_input) as stream:
+            if check is not None:
+                check(os.fstat(stream.fileno()))
             while piece := stream.read(_PIECE_BYTES):
                 size += len(piece)
                 if size > most_bytes:

@@ -39,10 +39,9 @@ def check_files(paths: Sequence[Path]) -> EncryptionCheckReport:
     found: dict[object, CheckFinding] = {}
     raws = []
     for number, path in enumerate(paths):
-        modes: list[os.stat_result] = []
-        raws.append(raw := read_configuration(path, modes.append))
+        raws.append(raw := read_configuration(path))
         files.append(shown_file(path, raw))
-        for one in lint(raw, decode_rules(raw, path=str(path)), mode=modes[0].st_mode):
+        for one in lint(raw, decode_rules(raw, path=str(path)), mode=path.stat().st_mode):
             finding = found.setdefault(one, CheckFinding(files=[], **msgspec.structs.asdict(one)))
             finding.files.append(number)
     findings = list(found.values())

@@ -106,41 +106,43 @@ _EXPIRED_HINT = (
     "gives a file to scan with --snapshot"
 )
 
-# Parts of gRPC's text, in upper case, looked for in this order: message, hint.
+# Parts of gRPC's text, in upper case, looked for in this order: any of these signs, message, hint.
 _CONNECT_ERRORS = (
     (
-        "CONNECTION REFUSED",
+        ("CONNECTION REFUSED",),
         "nobody listens there (connection refused)",
         "is etcd running, and is it this port",
     ),
-    ("NO SUCH FILE OR DIRECTORY", "there is no such socket", ""),
-    ("PERMISSION DENIED", "may not be opened by this OS user", ""),
-    ("NO ROUTE TO HOST", "no route to that host", ""),
-    ("NETWORK IS UNREACHABLE", "the network is unreachable", ""),
-    ("DOMAIN NAME NOT FOUND", "that host name is not known", ""),
-    ("DNS RESOLUTION FAILED", "that host name is not known", ""),
-    ("ERRORS RESOLVING", "that host name is not known", ""),
+    (("NO SUCH FILE OR DIRECTORY",), "there is no such socket", ""),
+    (("PERMISSION DENIED",), "may not be opened by this OS user", ""),
+    (("NO ROUTE TO HOST",), "no route to that host", ""),
+    (("NETWORK IS UNREACHABLE",), "the network is unreachable", ""),
+    (
+        ("DOMAIN NAME NOT FOUND", "DNS RESOLUTION FAILED", "ERRORS RESOLVING"),
+        "that host name is not known",
+        "",
+    ),
+    (
+        ("TIMED OUT", "ENDPOINT CLOSING"),
+        "no connection in time",
+        "raise --dial-timeout if the way there is slow",
+    ),
 )
 _TLS_ERRORS = (
-    ("HAS EXPIRED", "the server's certificate has expired", _EXPIRED_HINT),
-    ("NOT YET VALID", "the server's certificate is not valid yet", "compare the clocks"),
+    (("HAS EXPIRED",), "the server's certificate has expired", _EXPIRED_HINT),
+    (("NOT YET VALID",), "the server's certificate is not valid yet", "compare the clocks"),
     (
-        "CERTIFICATE_VERIFY_FAILED",
+        ("CERTIFICATE_VERIFY_FAILED",),
         "the server's certificate is not signed by a CA that is trusted here",
         _CA_HINT,
     ),
     (
-        "HOSTNAME VERIFICATION",
+        ("HOSTNAME VERIFICATION", "NOT IN PEER CERTIFICATE"),
         "the server's certificate does not name this host",
         "use a name or address that stands in the certificate",
     ),
-    (
-        "NOT IN PEER CERTIFICATE",
-        "the server's certificate does not name this host",
-        "use a name or address that stands in the certificate",
-    ),
-    ("WRONG_VERSION_NUMBER", "that port does not speak TLS", "use http://"),
-    ("SECURITY HANDSHAKER", "the TLS files cannot be used", "check --cacert, --cert and --key"),
+    (("WRONG_VERSION_NUMBER",), "that port does not speak TLS", "use http://"),
+    (("SECURITY HANDSHAKER",), "the TLS files cannot be used", "check --cacert, --cert and --key"),
 )
 # How a server says no to a client certificate, or to its absence: TLS 1.2 and 1.3 alerts.
 _CLIENT_CERTIFICATE_ALERTS = (
@@ -222,21 +224,15 @@ def _from_connecting(details: str, endpoint: Endpoint, *, has_client_certificate
     def unreachable(message: str, hint: str = "") -> Failure:
         return Failure(FailureKind.UNREACHABLE, f"{where}: {message}", hint)
 
-    for sign, message, hint in _CONNECT_ERRORS:
-        if sign in text:
+    for signs, message, hint in (*_CONNECT_ERRORS, *(_TLS_ERRORS if endpoint.tls else ())):
+        if any(sign in text for sign in signs):
             return unreachable(message, hint)
-    if "TIMED OUT" in text or "ENDPOINT CLOSING" in text:
-        return unreachable("no connection in time", "raise --dial-timeout if the way there is slow")
-    if endpoint.tls:
-        for sign, message, hint in _TLS_ERRORS:
-            if sign in text:
-                return unreachable(message, hint)
-        if any(sign in text for sign in _CLIENT_CERTIFICATE_ALERTS):
-            if has_client_certificate:
-                return unreachable(
-                    "etcd does not accept our client certificate", "check who signed --cert, and its dates"
-                )
-            return unreachable("etcd wants a client certificate", _CLIENT_CERTIFICATE_HINT)
+    if endpoint.tls and any(sign in text for sign in _CLIENT_CERTIFICATE_ALERTS):
+        if has_client_certificate:
+            return unreachable(
+                "etcd does not accept our client certificate", "check who signed --cert, and its dates"
+            )
+        return unreachable("etcd wants a client certificate", _CLIENT_CERTIFICATE_HINT)
     if any(sign in text for sign in _SPEAKS_SOMETHING_ELSE):
         if endpoint.tls:
             return unreachable(

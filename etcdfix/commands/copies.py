@@ -36,7 +36,7 @@ from etcdfix.remediation.backup.folder import with_records
 from etcdfix.remediation.identify import identify
 from etcdfix.remediation.offers import offers, shown_of, ways_of
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.report.advice.finding import Beside
+from etcdfix.report.advice.finding import Surroundings
 from etcdfix.report.advice.ways import first_way
 from etcdfix.report.copies import CopiesReport, Grade, ObjectCopies, ObjectState
 from etcdfix.report.model import Remedy
@@ -66,7 +66,7 @@ class CopiesRequest(Reading, frozen=True, kw_only=True):
     """Everything that decides what is looked for, and where.
 
     Attributes:
-        report: A scan's report, whose findings are looked for instead of the scope; None for none.
+        report: A scan's report, whose findings are looked for instead of the scope.
     """
 
     scope: ScopeRequest = ScopeRequest()
@@ -224,7 +224,7 @@ class _Search:
             cause=cause.value if cause is not None else None,
             mod_revision=stored.mod_revision if stored is not None else None,
             uid=wanted.life.uid or next(told, ""),
-            next=first_way(ways_of(wanted, found, run, beside=Beside(home=row.home))),
+            next=first_way(ways_of(wanted, found, run, beside=Surroundings(home=row.home))),
             left_out=max(len(found) - _MOST_TOLD, 0),
             copies=[shown_of(offer) for offer in found[:_MOST_TOLD]],
         )

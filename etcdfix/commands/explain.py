@@ -16,7 +16,7 @@ import msgspec
 
 from etcdfix.commands.explaining.history import history_of
 from etcdfix.commands.explaining.impact import impact_of, ways_without_finding
-from etcdfix.commands.explaining.value import Beside, of_the_value
+from etcdfix.commands.explaining.value import SiblingValues, of_the_value
 from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.copies.finder import LookedInto
 from etcdfix.copies.log import Log
@@ -39,8 +39,7 @@ from etcdfix.remediation.checks.sealing import find_proof
 from etcdfix.remediation.identify import identify
 from etcdfix.remediation.offers import Offer, offers, shown_of, ways_of
 from etcdfix.remediation.places import RecordPaths
-from etcdfix.report.advice.finding import Beside as Surroundings
-from etcdfix.report.advice.finding import may_be_deleted
+from etcdfix.report.advice.finding import Surroundings, may_be_deleted
 from etcdfix.report.advice.ways import WayKind, first_way
 from etcdfix.report.explain import ExplainReport, History, Shows
 from etcdfix.report.impact import Impact
@@ -55,11 +54,11 @@ if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
 
 _PLAIN_ENOUGH: Final = frozenset({Outcome.READABLE, Outcome.NOT_AN_OBJECT})
-"""Of these nothing beside them tells more."""
+"""The values beside such a value tell nothing more about it."""
 
 
 class ExplainRequest(Reading, frozen=True, kw_only=True):
-    """Everything that decides what is told of a complete etcd key.
+    """Everything that decides what a report says about one etcd key.
 
     Attributes:
         places: Where else to look for copies.
@@ -127,7 +126,7 @@ class _Look:
         self._uid = self._examiner.kube_system_uid(source)
         self.found = self._examiner.examine(self._stored) if self._stored is not None else None
         self._home = self._home_of(self.found)
-        self._beside = Beside(self._examiner, self.found) if self.found is not None else None
+        self._beside = SiblingValues(self._examiner, self.found) if self.found is not None else None
         self._cluster: ClusterIndex | None = None
         self.impact: Impact | None = None
         self.copies: list[Copy] = []

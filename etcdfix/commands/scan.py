@@ -119,7 +119,7 @@ def run_scan(
             writer.row(finding)
         return summary
 
-    summary, ended = _uncut(count_and_write, ending.ended)
+    summary, ended = _finish_despite_signal(count_and_write, ending.ended)
     summary.kms = _plugins_asked(plugins) if plugins is not None else []
     prefix = request.layout.prefix
     within = [key for key in denied if request.layout.holds(key)]
@@ -174,7 +174,9 @@ def run_scan(
         finished_at=timestamp(),
         interrupted=ended is not None,
     )
-    _uncut(partial(writer.end, report), ended)  # what comes too late to be told changes nothing
+    _finish_despite_signal(
+        partial(writer.end, report), ended
+    )  # what comes too late to be told changes nothing
     return ScanResult(
         report=report,
         new=pipeline.new,
@@ -185,7 +187,7 @@ def run_scan(
     )
 
 
-def _uncut(work: Callable[[], T], ended: EndedEarly | None) -> tuple[T, EndedEarly | None]:
+def _finish_despite_signal(work: Callable[[], T], ended: EndedEarly | None) -> tuple[T, EndedEarly | None]:
     """Do what would leave half a report behind; return also how the command was told to end, before or meanwhile.
 
     Told a second time, it ends at once.

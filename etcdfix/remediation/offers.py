@@ -27,7 +27,7 @@ from etcdfix.remediation.checks.value import AS_IT_IS
 from etcdfix.report.advice.finding import (
     NOT_LOOKED,
     NOT_TO_KINE,
-    Beside,
+    Surroundings,
     granted,
     repair_risks,
     revealed,
@@ -153,7 +153,7 @@ def ways_at_hand(
     readable: ReadableRevision | None = None,
     *,
     breaking: bool = False,
-    beside: Beside = NOT_LOOKED,
+    beside: Surroundings = NOT_LOOKED,
 ) -> list[Remedy]:
     """Return every way out for a value in one order: its copies by :func:`at_hand`, the rest by the advice on it."""
     offered = [remedy_of(offer) for offer in at_hand(found, run, readable, breaking=breaking)]
@@ -174,7 +174,7 @@ def ways_of(
     run: RunOptions,
     *,
     breaking: bool = False,
-    beside: Beside = NOT_LOOKED,
+    beside: Surroundings = NOT_LOOKED,
 ) -> list[Remedy]:
     """Return every way out for an object in one order: its copies by their offers, the rest by advice on its value."""
     copied = [remedy_of(one) for one in found if one.grade is not Grade.UNUSABLE][:_MOST_OFFERED]

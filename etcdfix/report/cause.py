@@ -69,8 +69,8 @@ class PageSection(msgspec.Struct, frozen=True):
     """One part of a page.
 
     Attributes:
-        title: Of ``What you see``, ``What it means``, ``How to be sure``, ``What to do``, ``How to undo``, ``Fixture``
-            and ``Test``.
+        title: ``What you see``, ``What it means``, ``How to be sure``, ``What to do``, ``How to undo``, ``Fixture`` or
+            ``Test``.
     """
 
     title: str

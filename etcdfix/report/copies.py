@@ -51,7 +51,7 @@ class ShownCopy(msgspec.Struct, frozen=True, kw_only=True):
         outcome: Under today's configuration; null where only an API server can tell.
         later_writes: How many later writes of the object are lost with it; null for unknown.
         proof: What shows that it is of the object and right.
-        value_sha256: Of its stored bytes; "" where only the object is there.
+        value_sha256: Digest of its stored bytes; "" where only the object is there.
         refused: The rule that refuses it.
         fix: The dry run that puts it back; "" where a rule refuses.
         save: Command that saves it whole; "" where it is a file already.
@@ -145,8 +145,8 @@ class ObjectCopies(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         key_base64: The etcd key itself, where it is not plain text; else null.
         cause: Why it is not in order; null where it is, or where nothing is there.
-        mod_revision: Of the present value; null where there is none.
-        uid: Of the object that stands there, or stood there last, where anything tells; else "".
+        mod_revision: Revision of the present value; null where the key is absent.
+        uid: Uid of the object that stands there, or stood there last; "" where nothing tells it.
         left_out: How many further copies are not among ``copies``.
     """
 
@@ -180,10 +180,10 @@ class CopiesReport(SourcedReport, frozen=True, kw_only=True):
 
     Attributes:
         count: How many objects there are below.
-        undetermined: Of how many that could not be told.
+        undetermined: How many could not be judged.
         with_good_copy: How many have a good copy.
         with_doubtful_copy: How many have doubtful ones alone.
-        without_copy: How many have neither.
+        without_copy: How many have no usable copy.
         expired: How many deleted ones had a lease, so that etcd itself may have let go of them; they are not told.
         at_stake: What the unreadable values mean, in one line; "" for nothing.
         complete: Everything that was named could be looked into and judged.

@@ -132,7 +132,7 @@ class Steps(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prose(msgspec.Struct, frozen=True, kw_only=True):
-    """Sentences, a paragraph each; ``verbatim`` lines are neither folded nor joined (YAML, a hex dump)."""
+    """Sentences, a paragraph each; ``verbatim`` lines are shown as they are (YAML, a hex dump)."""
 
     title: str = ""
     paragraphs: Sequence[str]
@@ -211,8 +211,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
         name: What was looked at; the same in every run.
         group: What it belongs to, such as a resource; "" for the report itself.
         state: What became of it.
-        type: Why, in one word; "" for none.
-        message: Why, in one sentence; "" for none.
+        type: The reason in one word; "" where it passed.
+        message: The reason in one sentence; "" where it passed.
         detail: Lines with all there is to say.
     """
 

@@ -132,7 +132,7 @@ class Shows(StrEnum):
     IMPACT = "impact"
 
 
-class Where(StrEnum):
+class LayoutBase(StrEnum):
     """In which bytes an offset counts."""
 
     STORED = "stored"
@@ -144,7 +144,7 @@ class Where(StrEnum):
 class LayoutPart(msgspec.Struct, frozen=True):
     """A part of the value: where it lies, what it is, and what can be said of it; nothing that is secret."""
 
-    where: Where
+    where: LayoutBase
     offset: int
     length: int
     name: str
@@ -340,7 +340,10 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
             *((f"under {one.transformer}", one.told) for one in self.siblings),
         ]
         yield Facts(title="What it is", facts=identity, wide=True)
-        for where, title in ((Where.STORED, "The stored value"), (Where.DECRYPTED, "What it decrypts to")):
+        for where, title in (
+            (LayoutBase.STORED, "The stored value"),
+            (LayoutBase.DECRYPTED, "What it decrypts to"),
+        ):
             parts = [
                 (one.offset, one.length, one.name, one.detail) for one in self.layout if one.where is where
             ]

@@ -29,7 +29,7 @@ _LEAST_URGENT: Final[Rank] = (9, 9, 9)
 
 
 class _Group(msgspec.Struct):
-    """Findings of one group, with the most urgent as its example, and the way out of that."""
+    """Findings of one group; the most urgent is its example, and gives the way out."""
 
     example: Finding
     rank: Rank

@@ -76,7 +76,7 @@ class TransformerSummary(msgspec.Struct):
 
 
 class DoubtfulNames(msgspec.Struct, frozen=True):
-    """Keys whose own name may be damaged: how many, the first of them, and what was seen of that."""
+    """Keys whose own name may be damaged: how many, the first of them, and why its name is in doubt."""
 
     count: int
     first: str
@@ -203,7 +203,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One key that there is something to say about.
 
     ``key_base64`` is present when the key is not plain text, and is authoritative then. ``lease`` is
-    lower-case hex, null for none. ``baseline`` is present and true when ``--baseline`` knew the finding. ``severity``
+    lower-case hex. ``baseline`` is present and true when ``--baseline`` knew the finding. ``severity``
     is ``breaks-now``, ``breaks-at-restart`` or ``one-object``, absent where nothing is proven wrong. ``rule`` and
     ``key_fingerprint`` say under which encryption key of which rule it counts, as ``by_transformer`` does; absent where
     there is none, or where several keys of the rule have that name. ``stale`` is present and true where the value
@@ -225,13 +225,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str
     upstream_message: str
     transformer: str
-    kms_key_id_sha256: str | UnsetType | None = UNSET
-    group_version_kind: ValueKind | UnsetType | None = UNSET
-    readable_until: str | UnsetType | None = UNSET
+    kms_key_id_sha256: str | None = None
+    group_version_kind: ValueKind | None = None
+    readable_until: str | None = None
     mod_revision: int
     create_revision: int
     version: int
-    lease: str | UnsetType | None = UNSET
+    lease: str | None = None
     value_size: int
     value_sha256: str
     evidence: list[Evidence]

@@ -83,7 +83,7 @@ def shown_scope(scope: ScopeRequest, layout: StorageLayout, minor: int | None, *
     Args:
         scope: What was asked for.
         layout: Below which prefix.
-        minor: Of the release that was named; None for none.
+        minor: Minor number of the release that was named; None where no release was named.
         limited_to: All that may be read, where that is not everything; else "".
     """
     return Scope(

@@ -92,7 +92,7 @@ class ReportFile:
     """A report of ``-o json`` or ``-o jsonl``.
 
     Attributes:
-        sha256: Of the file, ``sha256:<hex>``.
+        sha256: Digest of the file, ``sha256:<hex>``.
         header: What stands before the findings.
         findings: Each finding, encoded; of a cut ``jsonl`` what was written.
         statuses: Each Status, encoded.

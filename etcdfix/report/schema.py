@@ -61,7 +61,7 @@ REPORTS: Final[Mapping[str, type[msgspec.Struct]]] = {
 }
 """Every published document, by the name that ``etcdfix schema`` has for it."""
 KINDS: Final = {struct.__name__: struct for struct in REPORTS.values()}
-"""The same by the ``kind`` that the document says."""
+"""Every published document, by its ``kind``."""
 
 
 def document_schema(document: type[msgspec.Struct]) -> dict[str, Any]:

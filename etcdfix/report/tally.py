@@ -56,7 +56,7 @@ class Stakes:
 
     @property
     def severity(self) -> str | None:
-        """The worst severity; None for nothing that is proven wrong."""
+        """The worst severity; None where nothing is proven wrong."""
         worst = min(self._stakes, key=lambda stake: stake.rank, default=None)
         return worst.severity.value if worst is not None else None
 

@@ -19,7 +19,7 @@ from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.examine.one import Examiner, Reading
 from etcdfix.model.model import Outcome
 from etcdfix.model.storagekey import StorageLayout
-from etcdfix.report.explain import ExplainReport, Shows, Where
+from etcdfix.report.explain import ExplainReport, LayoutBase, Shows
 from etcdfix.report.objects import Viewer
 from etcdfix.report.render import FORMS
 from etcdfix.report.schema import SCHEMAS
@@ -111,7 +111,7 @@ def test_the_cause_is_named_and_nothing_secret(key: str, alpha: Alpha) -> None:
     assert report.finding is not None
     cause = SEARCHED.get(key, expected(key))
     assert report.finding.cause == cause
-    stored = [part for part in report.layout if part.where is Where.STORED]
+    stored = [part for part in report.layout if part.where is LayoutBase.STORED]
     assert sum(part.length for part in stored) == report.finding.value_size
     for form in FORMS:
         text = rendered(report, form)

@@ -29,7 +29,7 @@ _MARK: Final = re.compile(r"^ *<!-- .*? -->\n", re.MULTILINE)
 
 
 def named_cause(word: str) -> Cause:
-    """Return the cause of that name.
+    """Return the cause that has this name.
 
     Raises:
         ConfigurationError: There is none; the nearest names are in the hint.

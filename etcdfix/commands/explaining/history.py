@@ -1,8 +1,8 @@
 """Every write to one etcd key that is still kept: what each is, and which fields it changed.
 
 The revisions come oldest first, as etcd gives them, and each is examined as it passes; what is kept of it is small, so
-memory does not grow with the size of values. Each is examined by itself: what other values under its encryption key say
-of the key is told of the present value alone.
+memory does not grow with the size of values. Each is examined by itself; only the present value is judged with
+the other values under its encryption key.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def history_of(
 
     Args:
         source: Which keeps them.
-        examiner: Of the source.
+        examiner: Examines the revisions.
         key: Complete etcd key.
         logs: Write-ahead logs; one of another history has nothing to tell.
         problems: Takes why not everything could be read.

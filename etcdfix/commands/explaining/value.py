@@ -19,7 +19,7 @@ from etcdfix.model.errors import EndedEarly, SourceError
 from etcdfix.model.model import Attempt, FailureReason, ValuePart
 from etcdfix.model.providers import IDENTITY
 from etcdfix.model.storagekey import StorageCodec
-from etcdfix.report.explain import AttemptResult, KeyAttempt, LayoutPart, Siblings, Where
+from etcdfix.report.explain import AttemptResult, KeyAttempt, LayoutBase, LayoutPart, Siblings
 from etcdfix.report.finding import finding_from
 from etcdfix.sources.base import Source
 from etcdfix.sources.pages import ValuesPage
@@ -31,16 +31,18 @@ def _layout_of(examiner: Examiner, found: Examination) -> list[LayoutPart]:
     """Return the parts of a stored value, then those of what it decrypts to; of other programs' keys the size alone."""
     value = found.stored.value
     if found.directory.codec is StorageCodec.NOT_AN_OBJECT:
-        return _told(Where.STORED, [ValuePart(0, len(value), "bytes", "not of an object of the API")])
+        return _told(LayoutBase.STORED, [ValuePart(0, len(value), "bytes", "not of an object of the API")])
     if not value.startswith(_ENCRYPTED):
-        return _told(Where.STORED, plaintext_layout(value))
+        return _told(LayoutBase.STORED, plaintext_layout(value))
     names = examiner.transformers.names if examiner.transformers is not None else ()
-    stored = _told(Where.STORED, envelope_layout(value, names))
+    stored = _told(LayoutBase.STORED, envelope_layout(value, names))
     plaintext = examiner.plaintext(found)
-    return stored + (_told(Where.DECRYPTED, plaintext_layout(plaintext)) if plaintext is not None else [])
+    return stored + (
+        _told(LayoutBase.DECRYPTED, plaintext_layout(plaintext)) if plaintext is not None else []
+    )
 
 
-def _told(where: Where, parts: Iterable[ValuePart]) -> list[LayoutPart]:
+def _told(where: LayoutBase, parts: Iterable[ValuePart]) -> list[LayoutPart]:
     return [LayoutPart(where, *part) for part in parts]
 
 
@@ -95,7 +97,7 @@ _WHOLE: Final = frozenset(
 
 
 def of_the_value(
-    examiner: Examiner, found: Examination, beside: Beside | None, no_repair: str
+    examiner: Examiner, found: Examination, beside: SiblingValues | None, no_repair: str
 ) -> dict[str, Any]:
     """Return the fields of a report that only a stored value has."""
     seen = beside.seen if beside is not None else None
@@ -112,7 +114,7 @@ def of_the_value(
     }
 
 
-class Beside:
+class SiblingValues:
     """Takes the values of a resource as they pass: the one in question, and what is under its encryption keys.
 
     Attributes:

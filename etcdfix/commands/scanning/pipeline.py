@@ -25,7 +25,7 @@ from etcdfix.examine.verdicts.severity import stake_of
 from etcdfix.model.model import Evidence, Outcome, ReadableRevision, digest_of
 from etcdfix.model.storagekey import display
 from etcdfix.remediation.offers import Offer, at_hand, remedy_of, saved_of
-from etcdfix.report.advice.finding import Beside, ways_out
+from etcdfix.report.advice.finding import Surroundings, ways_out
 from etcdfix.report.advice.ways import first_way
 from etcdfix.report.finding import Statuses, finding_from, is_finding
 from etcdfix.report.groups import Groups
@@ -202,7 +202,7 @@ class FindingPipeline:
 
     def _by_itself(self, row: _Waiting, found: Examination, doubtful: Collection[tuple[str, str]]) -> Finding:
         offered = at_hand(found, self._request.run, row.readable)
-        beside = Beside(home=row.home)
+        beside = Surroundings(home=row.home)
         ways = ways_out(found, self._request.run, offers=[*map(remedy_of, offered)], beside=beside)
         finding, stake = _finding(row, found, ways), stake_of(found)
         if (found.rule, found.transformer) in doubtful:  # nothing is written over so many values

@@ -44,7 +44,7 @@ _NO_KMS: Final = "--no-kms"
 _SECRETS = GroupResource("", "secrets")
 
 
-class Beside(NamedTuple):
+class Surroundings(NamedTuple):
     """What a look at other keys showed.
 
     Attributes:
@@ -56,7 +56,7 @@ class Beside(NamedTuple):
     home: Home = Home.FREE
 
 
-NOT_LOOKED: Final = Beside()
+NOT_LOOKED: Final = Surroundings()
 
 
 def ways_out(
@@ -65,14 +65,14 @@ def ways_out(
     *,
     offers: Sequence[Remedy] = (),
     breaking: bool = False,
-    beside: Beside = NOT_LOOKED,
+    beside: Surroundings = NOT_LOOKED,
 ) -> list[Remedy]:
     """Return the ways out for one examined key, the first to be done first; empty for what needs none.
 
     Args:
         found: The value.
         run: What was read, and how.
-        offers: The ways of its copies, the best first; empty for none, or where nobody looked.
+        offers: How its copies are put back, the best first; empty where nobody looked.
         breaking: A change may break the cluster; what its place alone says need not be told.
         beside: What a look at other keys showed.
     """
@@ -105,7 +105,7 @@ def may_be_deleted(found: Examination, home: Home) -> bool:
     return elsewhere or deletability is Deletability.DELETABLE
 
 
-def _cures(found: Examination, cause: Cause, run: RunOptions, beside: Beside) -> Iterator[Remedy]:
+def _cures(found: Examination, cause: Cause, run: RunOptions, beside: Surroundings) -> Iterator[Remedy]:
     """Yield what is changed around a value, so that it reads as it is, and what is found out first."""
     key = found.stored.key
     word = key_word(key)
@@ -314,7 +314,7 @@ def api_path_of(found: Examination) -> str:
 _LOST = "The deletion skips finalizers and graceful termination. The garbage collector then deletes what it owned."
 
 
-def deletions(found: Examination, run: RunOptions, beside: Beside, *, breaking: bool) -> list[Remedy]:
+def deletions(found: Examination, run: RunOptions, beside: Surroundings, *, breaking: bool) -> list[Remedy]:
     """Return the ways to delete what cannot be read: ours, and, where damage is proven, the API server's own."""
     only_here = [Rule.ONLY_COPY] if beside.home is Home.LATER else []
     risks = [*risks_to_accept(found, breaking=breaking), *only_here]

@@ -47,11 +47,11 @@ def ways_of_lost_key(
 
     Args:
         causes: Why the values do not open.
-        transformer: Under which they were written.
+        transformer: Name of the encryption key.
         words: Their resources, as words of a command.
         run: What was read, and how.
         differing: API servers seem to write with different bytes under the key's name.
-        kept: Of how many an earlier revision still reads, and how the first of them is saved.
+        kept: How many values have an earlier revision that reads, and how to save that of the first one.
     """
     recovered = recovered_configuration(causes, transformer, run)
     cures = [

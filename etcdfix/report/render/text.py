@@ -32,7 +32,7 @@ _WIDEST: Final = 100
 """Lines of prose are no longer, however wide the terminal is."""
 _NARROWEST: Final = 40
 _MOST_DIGITS: Final = 5
-"""Of ``COLUMNS``: a wider line is no different, and Python refuses a number of 5,000 digits."""
+"""``COLUMNS`` with more digits is cut: Python refuses a number of 5,000 digits."""
 _GAP: Final = 2
 _LEAST: Final = 12
 """So narrow a column may get that folds."""

@@ -28,7 +28,7 @@ from etcdfix.model.model import (
     ServerBehaviour,
 )
 from etcdfix.remediation.offers import ways_at_hand
-from etcdfix.report.advice.finding import Beside
+from etcdfix.report.advice.finding import Surroundings
 from etcdfix.report.advice.ways import WayKind, first_way, is_warning
 from etcdfix.report.advice.whole import first_step, ways_of_lost_key
 from etcdfix.report.model import CauseSummary, Remedy, Summary
@@ -213,7 +213,7 @@ def test_a_moved_value_is_put_back_only_where_nothing_stands() -> None:
     assert back.command.line(LIVE).startswith(f"etcdfix fix '/registry/secrets/shop/a b' --from key:{KEY}")
     assert look.command.line(LIVE).endswith("'/registry/secrets/shop/a b'")
     assert WayKind.DELETE not in {way.verb for way in rest}
-    for ways in (ways_at_hand(found, LIVE, beside=Beside(home=Home.TAKEN)), ways_at_hand(found, FILE)):
+    for ways in (ways_at_hand(found, LIVE, beside=Surroundings(home=Home.TAKEN)), ways_at_hand(found, FILE)):
         assert not any("--from key:" in way.command.line(LIVE) for way in ways)
 
 
@@ -222,7 +222,7 @@ def test_a_moved_value_is_put_back_only_where_nothing_stands() -> None:
 )
 def test_moved_value_goes_only_where_its_own_key_holds_object(home: Home, accepts: list[str] | None) -> None:
     found = examination(cause=Cause.VALUE_MOVED, belongs_to=b"/registry/secrets/shop/a")
-    told = lines(found, beside=Beside(home=home))
+    told = lines(found, beside=Surroundings(home=home))
     assert (WayKind.DELETE in told) is (accepts is not None)
     if accepts is not None:
         assert accepted(told[WayKind.DELETE]) == accepts
@@ -278,7 +278,7 @@ def test_possible_damage_has_every_api_server_asked(damage: Damage) -> None:
 
 @pytest.mark.parametrize("lost", [True, False])
 def test_a_deletion_beside_lost_keys_names_the_directory_of_what_was_rescued(lost: bool) -> None:
-    told = lines(examination(cause=Cause.VALUE_TRUNCATED), beside=Beside(others_lost=lost))
+    told = lines(examination(cause=Cause.VALUE_TRUNCATED), beside=Surroundings(others_lost=lost))
     assert (" --rescued DIR" in told[WayKind.DELETE]) is lost
 
 

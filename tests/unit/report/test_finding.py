@@ -14,7 +14,6 @@ from etcdfix.model.model import (
     Evidence,
     GroupVersionKind,
     Outcome,
-    ServerBehaviour,
 )
 from etcdfix.report.finding import finding_from, is_finding, status_cause
 from etcdfix.report.model import Finding, ValueKind
@@ -119,11 +118,6 @@ def test_words_of_the_server_for_a_decoder_error() -> None:
         "StorageError: corrupt object, Code: 7, Key: /registry/pods/ns/a, ResourceVersion: 0, "
         "AdditionalErrorMsg: object not decodable revision=4711: unexpected EOF"
     )
-
-
-@pytest.mark.parametrize("behaviour", [b for b in ServerBehaviour if b is not ServerBehaviour.CORRUPT])
-def test_no_cause_for_what_the_server_does_not_call_corrupt(behaviour: ServerBehaviour) -> None:
-    assert status_cause(finding_from(examination(apiserver=behaviour))) is None
 
 
 def test_a_kind_of_any_length_is_shown_in_part() -> None:

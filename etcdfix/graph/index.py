@@ -138,8 +138,6 @@ class ImpactIndex:
         self.truncated = 0
         self.opaque = 0
 
-    # -- made by the builder
-
     def number(self, relative: bytes) -> int:
         """Return the node of a key below the storage prefix; a new one where there is none."""
         found = self._numbers.get(relative)
@@ -186,15 +184,12 @@ class ImpactIndex:
                 holders[uid].append(node)
         for edge in unknown:
             owner, dependent = edges.owner(edge), edges.sources[edge]
-            if owner is not None and self._kind_unknown(owner):
+            if owner is not None and self.kinds.of_owner(*owner[:2])[0] is None:
                 among = holders.get(encoded(edges.uid(edge))) or self._unidentified(owner, dependent)
                 target = next((node for node in among if self.may_own(node, dependent, owner.name)), None)
                 if target is not None:
                     self._guesses[edge] = target
                     self._guessed.setdefault(target, []).append(edge)
-
-    def _kind_unknown(self, owner: OwnerReference) -> bool:
-        return self.kinds.of_owner(owner.api_version, owner.kind)[0] is None
 
     def _unidentified(self, owner: OwnerReference, dependent: int) -> Iterator[int]:
         """Yield the objects of an owner's group, kind and name whose uid is not known, since they cannot be read.
@@ -210,8 +205,6 @@ class ImpactIndex:
             node = self.stored(f"{group}/{plural}/{middle}{owner.name}")
             if "." in group and node is not None and not self.uids[node]:
                 yield node
-
-    # -- nodes
 
     def find(self, key: bytes) -> int | None:
         """Return the node of a complete etcd key; None where nobody has it or mentions it."""
@@ -347,8 +340,6 @@ class ImpactIndex:
         near = [node for node in self.nodes() if part in self.keys[node]]
         return sorted((node for node in near if self.place(node)[1] == namespace), key=self.relative)
 
-    # -- edges
-
     def _uses(self, edges: Iterable[int]) -> Iterator[Edge]:
         for edge in edges:
             use = self.edges.label(edge)
@@ -407,7 +398,7 @@ class ImpactIndex:
         edges = [*filter(self.edges.owner, self.edges.of_target(node)), *self._guessed.get(node, ())]
         for edge in self._strays.get(uid, ()) if uid else ():
             owner = self.edges.owner(edge)
-            if owner is not None and self._kind_unknown(owner):
+            if owner is not None and self.kinds.of_owner(*owner[:2])[0] is None:
                 edges += [edge] if self.may_own(node, self.edges.sources[edge], owner.name) else []
         return self._sources(edges)
 

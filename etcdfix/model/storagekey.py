@@ -437,19 +437,11 @@ _KNOWN_PREFIXES = (*_OF_CLUSTERS, "/kubernetes/", "/k8s/", "/")
 
 
 def _likely_prefix(key: bytes) -> str:
-    if not key.startswith(b"/"):
-        return ""  # every storage prefix starts with a slash, whatever was configured
-    known = _first_segments()
+    known = {directory.path.split("/")[0] for directory in builtin_directories() if "." not in directory.path}
     segments = key.decode("utf-8", "replace").split("/")
-    for index, segment in enumerate(segments[1:], start=1):
-        if segment in known and "." not in segment:
-            return "/".join(segments[:index]) or "/"
-    return ""
-
-
-@cache
-def _first_segments() -> frozenset[str]:
-    return frozenset(directory.path.split("/")[0] for directory in builtin_directories())
+    # Every storage prefix starts with a slash, whatever was configured.
+    at = next((number for number, name in enumerate(segments) if number and name in known), 0)
+    return ("/".join(segments[:at]) or "/") if at and key.startswith(b"/") else ""
 
 
 def likely_prefixes(keys: Iterable[bytes]) -> list[str]:

@@ -16,11 +16,14 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from etcdfix.graph.fields import Mask, Plain, at, items, mapping, mask_of, text
+from etcdfix.graph.heuristic_references import heuristic_references
 from etcdfix.graph.kinds import Kinds
 from etcdfix.graph.model import OwnerReference
 from etcdfix.graph.uses import (
     ANNOTATIONS,
+    ANY,
     CLAIMS,
+    CONFIG_MAPS,
     GROUP_SNAPSHOT_GROUP,
     NODES,
     POD_CARRIERS,
@@ -212,6 +215,9 @@ def _stateful_set(plain: Plain, scene: Scene) -> Iterator[Reference]:
 
 def _volume(plain: Plain, scene: Scene) -> Iterator[Reference]:
     claim = mapping(at(plain, "spec.claimRef"))
+    # Some drivers are told of a Secret where no rule looks for one.
+    attributes = {"volumeAttributes": at(plain, "spec.csi.volumeAttributes")}
+    yield from heuristic_references(attributes, text(claim.get("namespace")))
     class_name = text(at(plain, "spec.storageClassName")) or text(_annotations(plain).get(_BETA_CLASS))
     if class_name:
         yield Reference(f"{STORAGE_CLASSES}/{class_name}", _CLASS_OF_CLAIM)
@@ -234,6 +240,15 @@ def _of_class(scene: Scene, name: str, *, bound: bool) -> Iterator[SecretTemplat
     for template in scene.known.storage_classes.get(name, ()):
         if template.role is Role.PROVISIONER or not bound:
             yield template
+
+
+def _policy_binding(plain: Plain, _: Scene) -> Iterator[Reference]:
+    """Yield what an admission policy may take its parameters from, where its binding names an object."""
+    reference = mapping(at(plain, "spec.paramRef"))
+    name, namespace = text(reference.get("name")), text(reference.get("namespace"))
+    for directory in (CONFIG_MAPS, SECRETS) if name else ():
+        use = Use(Role.UNKNOWN, "spec.paramRef.name", heuristic=True, unscoped=not namespace)
+        yield Reference(f"{directory}/{namespace or ANY}/{name}", use)
 
 
 def _from_templates(
@@ -285,6 +300,8 @@ _HANDLERS: Final[dict[tuple[str, str], Handler]] = {
     ("", "PersistentVolume"): _volume,
     ("", "PersistentVolumeClaim"): _claim,
     ("storage.k8s.io", "StorageClass"): _literal(storage_templates),
+    (_ADMISSION, "MutatingAdmissionPolicyBinding"): _policy_binding,
+    (_ADMISSION, "ValidatingAdmissionPolicyBinding"): _policy_binding,
     (SNAPSHOT_GROUP, "VolumeSnapshot"): _snapshot("volumeSnapshot", "snapcontent"),
     (GROUP_SNAPSHOT_GROUP, "VolumeGroupSnapshot"): _snapshot("volumeGroupSnapshot", "groupsnapcontent"),
     (SNAPSHOT_GROUP, "VolumeSnapshotClass"): _literal(snapshot_templates),
@@ -303,7 +320,7 @@ _FIELDS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
         "spec.replicas", "spec.ordinals.start", "spec.volumeClaimTemplates[].metadata.name",
     ),
     ("apps", "ControllerRevision"): ("data",),  # a template of pods or anything else: as it was stored, all of it
-    ("", "PersistentVolume"): ("spec.storageClassName",),
+    ("", "PersistentVolume"): ("spec.storageClassName", "spec.csi.volumeAttributes"),
     ("", "PersistentVolumeClaim"): (ANNOTATIONS, "spec.storageClassName"),
     ("storage.k8s.io", "StorageClass"): ("parameters",),
     ("", "Secret"): ("type",),
@@ -314,6 +331,8 @@ _FIELDS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("discovery.k8s.io", "EndpointSlice"): (
         "metadata.labels", "endpoints[].addresses", "endpoints[].conditions.ready",
     ),
+    (_ADMISSION, "MutatingAdmissionPolicyBinding"): ("spec.paramRef",),
+    (_ADMISSION, "ValidatingAdmissionPolicyBinding"): ("spec.paramRef",),
     (_ADMISSION, "MutatingWebhookConfiguration"): _WEBHOOK_FIELDS,
     (_ADMISSION, "ValidatingWebhookConfiguration"): _WEBHOOK_FIELDS,
 }  # fmt: skip

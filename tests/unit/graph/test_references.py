@@ -266,6 +266,32 @@ def test_other_kinds(
     assert {(target, role) for target, role, _ in uses(cluster, key)} == expected
 
 
+@pytest.mark.parametrize("word", ["Validating", "Mutating"])
+@pytest.mark.parametrize(
+    ("reference", "target"),
+    [({"name": "x", "namespace": "shop"}, "shop/x"), ({"name": "x"}, "*/x"), ({"selector": {}}, "")],
+)
+def test_parameters_of_admission_policies(
+    cluster: Cluster, word: str, reference: dict[str, Any], target: str
+) -> None:
+    version = "v1" if word == "Validating" else "v1beta1"
+    spec = {"policyName": "p", "paramRef": reference}
+    key = cluster.add(
+        f"admissionregistration.k8s.io/{version}", f"{word}AdmissionPolicyBinding", "b", spec=spec
+    )
+    expected = (
+        {(f"{path}/{target}", "unknown", False) for path in ("configmaps", "secrets")} if target else set()
+    )
+    assert uses(cluster, key) == expected
+
+
+def test_a_secret_that_the_attributes_of_a_volume_name(cluster: Cluster) -> None:
+    attributes = {"secretName": "s", "secretNamespace": "infra", "shareName": "x"}
+    csi = {"driver": "file.csi.azure.com", "volumeHandle": "h", "volumeAttributes": attributes}
+    key = cluster.add("v1", "PersistentVolume", "pv", spec={"csi": csi, "claimRef": CLAIM_REF})
+    assert {name for name, _, _ in uses(cluster, key) if name.startswith("secrets/")} == {"secrets/infra/s"}
+
+
 def snapshot_cluster(*kinds: tuple[str, str]) -> Cluster:
     cluster = Cluster()
     for kind, scope in kinds:

@@ -61,12 +61,9 @@ _BEFORE_AUTO: Final = 20_000
 _FEWEST_KEYS: Final = 50_000
 _SMALLEST_BYTES: Final = 100_000_000
 """With ``auto``, a smaller source is not worth the start of a worker."""
-
 _MOST_SEEDS: Final = 128
-
 # Text that is not Unicode, or a number too large: the other process has no need to encode it.
 _NOT_TO_BE_SENT: Final = (ValueError, OverflowError)
-
 _NO_BYTES: Final = StoredValue(b"", b"", 0, 0, 0, 0)
 
 

@@ -96,7 +96,7 @@ def find_repair(
 def unasked(search: RepairSearch, cause: Cause | None) -> RepairSearch:
     """Return what of a search is told of one value by itself: no prefix where the configuration may be what differs.
 
-    What others come to may tell more: see :class:`~etcdfix.examine.all.Examining`.
+    What others come to may tell more: see :class:`~etcdfix.examine.two_passes.TwoPasses`.
     """
     repair = search.repair
     if repair is None or repair.kind not in {RepairKind.PREFIX, RepairKind.NAME}:

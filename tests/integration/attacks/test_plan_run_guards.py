@@ -12,7 +12,7 @@ import pytest
 
 from etcdfix.commands import fix as fix_module
 from etcdfix.commands.planning import run as module
-from etcdfix.remediation import run as remediation_run
+from etcdfix.remediation import settle as settling
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Result
 from etcdfix.remediation.settle import settle_intent
@@ -225,7 +225,7 @@ def test_an_intent_that_cannot_be_settled(
         found = settle(*arguments, **named)  # type: ignore[arg-type]
         return msgspec.structs.replace(found, outcome=result, detail="etcd does not answer")
 
-    monkeypatch.setattr(remediation_run, "settle_intent", unsettled)
+    monkeypatch.setattr(settling, "settle_intent", unsettled)
     with planned.nothing_changes():
         ran = planned.work(*DECLARED)
     assert ran.code == 4, ran

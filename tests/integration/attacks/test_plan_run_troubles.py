@@ -154,8 +154,8 @@ def test_an_api_server_that_changes_in_the_middle(
             api.stop()
 
     at_object(monkeypatch, 2, change)
-    asked = ("--declare-key-lost", LOST, "--kubeconfig", str(api.kubeconfig(planned.folder)))
-    ran = planned.work(*asked, "-o", "json")
+    asked = ("--declare-key-lost", LOST, "--accept", "ends-cached-reads")
+    ran = planned.work(*asked, "--kubeconfig", str(api.kubeconfig(planned.folder)), "-o", "json")
     assert ran.code == 4, ran
     document = json.loads(ran.out)
     assert document["stopped_at"] == keys[1].decode()

@@ -12,7 +12,7 @@ import pytest
 
 from etcdfix.commands.delete import DeleteRequest, run_delete
 from etcdfix.inputs import machine
-from etcdfix.model.model import ClusterIdentity, KnownBy, StoredValue, digest_of
+from etcdfix.model.model import ClusterIdentity, KnownBy, digest_of
 from etcdfix.remediation import commit as commit_module
 from etcdfix.remediation import places as places_module
 from etcdfix.remediation.audit.grounds import Grounds
@@ -27,6 +27,7 @@ from etcdfix.remediation.errors import AuditError, NotDurable, UnsafePlace
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.writer import _message
 from etcdfix.sources.live import LiveSource
+from etcdfix.sources.pages import Page
 from etcdfix.wire.etcd import RANGE, message
 from tests.support.audit_logs import OPERATOR, entry, own_directory, subject
 from tests.support.change_runs import BROKEN, Agreeing, Registry
@@ -411,13 +412,13 @@ def test_interruption_before_the_intent_changes_nothing(registry: Registry) -> N
 
 def test_look_that_did_not_see_everything(registry: Registry, monkeypatch: Patch) -> None:
     """What was lost, or is denied, may be what speaks against a deletion."""
-    real = LiveSource.current
+    real = LiveSource.pages
 
-    def cut(source: LiveSource, prefix: bytes) -> Iterator[StoredValue]:
+    def cut(source: LiveSource, prefix: bytes) -> Iterator[Page]:
         yield from real(source, prefix)
-        source.problems.append("lost after key /registry/secrets/shop/x: no answer for 20.0 s")
+        source._problems.add("lost after key /registry/secrets/shop/x: no answer for 20.0 s")
 
-    monkeypatch.setattr(LiveSource, "current", cut)
+    monkeypatch.setattr(LiveSource, "pages", cut)
     with registry.untouched():
         ran = registry.delete(registry.key("shop/broken"))
     assert ran.code == 5

@@ -343,7 +343,8 @@ class TwoPasses:
 
         Where no plugin is asked, all of a kind are of one answer: which keys are right is known, and stays so.
         """
-        if found.stored.key in self._targets:
+        # Values of one kind begin in many ways: a prefix that nearly fits is each value's own.
+        if found.stored.key in self._targets or self._examiner.closer.misspelt_prefix(found):
             return True
         if self._plugins is not None or aside.kind is None:
             return self._may_gain_alone(found)
@@ -355,9 +356,9 @@ class TwoPasses:
     def _may_gain_alone(self, found: Examination) -> bool:
         if self._to_be_repaired(found) or _behind_plugin(found):
             return True
-        if not found.verdict.settled and (self._is_key_right(found) or self._are_few(found.encryption_keys)):
-            return True
-        return bool(self._examiner.closer.misspelt_prefix(found))
+        return not found.verdict.settled and (
+            self._is_key_right(found) or self._are_few(found.encryption_keys)
+        )
 
     def _are_few(self, keys: Collection[KeyName]) -> bool:
         """Say whether so few values are open under an encryption key that each can be searched for damage."""

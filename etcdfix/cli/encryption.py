@@ -208,6 +208,7 @@ def merge(*, files: tuple[Path, ...], output_file: Path, audit_log: Path | None,
     help="A file with the token of a server, - for standard input (may be repeated). On a server it is "
     "/var/lib/rancher/k3s/server/token, or the same under rke2.",
 )  # fmt: skip
+@in_option((Place.LOG, Place.SNAPSHOT))
 @click.option(
     "--save-dir", type=FILE, metavar="DIR", envvar="ETCDFIX_SAVE_DIR",
     help="Write each configuration to a file in this directory of your own, mode 0600.  [default: write nothing]",
@@ -219,6 +220,7 @@ def merge(*, files: tuple[Path, ...], output_file: Path, audit_log: Path | None,
 def recover(
     *,
     token_files: tuple[Path, ...],
+    places: tuple[Named, ...],
     save_dir: Path | None,
     audit_log: Path | None,
     **options: Any,
@@ -236,6 +238,12 @@ def recover(
     is the --encryption-config. The audit log takes a record, as for encryption merge.
     """
     wanted = wanted_scope(options)
+    logs = [named for named in places if named.place is Place.LOG]
+    if logs and options["kine"] is not None:
+        raise ConfigurationError(
+            f"--in {logs[0]} is a log of etcd, and --kine reads SQLite: no log of one is of the other",
+            hint="leave one of them out",
+        )
     tokens = [load_token(path) for path in token_files]
     for warning in (warning for token in tokens for warning in token.warnings):
         say(warning)
@@ -247,6 +255,7 @@ def recover(
             tokens=(*(form for token in tokens for form in token.tokens), EMPTY_TOKEN),
             token_files=tuple(token.path for token in tokens),
             scope=wanted,
+            places=places,
             save_dir=save_dir,
             audit_log=audit_log,
             etcd_user=inputs.etcd_user,

@@ -141,12 +141,13 @@ class Log(Finder):
         if self._entry and self._played is not None:
             self.why_not = self._no_value(wanted.key, writes)
         later, perhaps, uid = 0, 0, wanted.life.uid
+        every = wanted.every or self._entry
         for write in reversed(writes):
             if write.refused:
                 continue
             stored = write.stored()
             copy = self._copy_of(write, stored, writes, wanted) if stored is not None else None
-            if copy is not None and (self._entry or copy.value_sha256 != wanted.value_sha256):
+            if copy is not None and (every or copy.value_sha256 != wanted.value_sha256):
                 if perhaps:
                     why = (
                         f"entry {perhaps} may be a later write: it is not certain that etcd applied that one"
@@ -180,6 +181,11 @@ class Log(Finder):
                 yield write
             else:
                 yield msgspec.structs.replace(write, confidence=Confidence.POSSIBLE, doubt=self.about)
+
+    def keys(self, prefix: bytes) -> Iterator[bytes]:
+        """Yield the etcd keys that the log names, in byte order."""
+        if self._played is not None and self.history is not Sameness.OTHER:
+            yield from self._played.keys(prefix)
 
     def deleted(self, prefix: bytes) -> Iterator[bytes]:
         """Yield the etcd keys whose last write in the log may be a deletion."""

@@ -121,6 +121,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         resource: Of the key.
         protected: Why the cluster may depend on an object of this key; "" where nothing says so.
         life: What is known of the object.
+        every: A finder yields every value that its place has of the key, and not only the newest of them.
     """
 
     key: bytes
@@ -129,6 +130,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     resource: GroupResource
     protected: str = ""
     life: Life = UNKNOWN_LIFE
+    every: bool = False
 
     @classmethod
     def of(cls, found: Examination, life: Life = UNKNOWN_LIFE) -> Self:

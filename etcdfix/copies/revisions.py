@@ -43,7 +43,7 @@ class Revisions(Finder):
         self._kept = kept or source
 
     def find(self, wanted: Wanted) -> Iterator[Copy]:
-        """Yield the newest earlier values of a key, and the newest that read."""
+        """Yield the newest earlier values of a key, and the newest that read; every one where that is wanted."""
         newest: deque[Copy] = deque(maxlen=MOST_EACH)
         reading: deque[Copy] = deque(maxlen=MOST_THAT_READ)
         present = wanted.found.stored.mod_revision if wanted.found is not None else 0
@@ -55,6 +55,9 @@ class Revisions(Finder):
                 if stored.mod_revision == present or not named:
                     continue
                 copy = self._copy_of(stored, until)
+                if wanted.every:
+                    yield copy
+                    continue
                 newest.append(copy)
                 if copy.reads:
                     reading.append(copy)

@@ -85,7 +85,7 @@ class Snapshots(Finder):
             self._snapshot.close()
 
     def find(self, wanted: Wanted) -> Iterator[Copy]:
-        """Yield the newest value of a key, and the newest that reads."""
+        """Yield the newest value of a key, and the newest that reads; every one where that is wanted."""
         if self._snapshot is None or self._history is Sameness.OTHER:
             return
         newest: Copy | None = None
@@ -94,14 +94,17 @@ class Snapshots(Finder):
             for stored, until in stood(self._snapshot.history(wanted.key)):
                 copy = self._copy_of(stored, until)
                 newest, reading = copy, copy if copy.reads else reading
+                if wanted.every:
+                    yield copy
         except SourceError as exc:
             self.problems.append(f"{safe_text(str(self._path))}: {exc.message}")
-        found = dict.fromkeys(filter(None, (newest, reading)))
-        yield from (
-            msgspec.structs.replace(copy, history=Sameness.OTHER) if self._never_was_here(copy) else copy
-            for copy in found
-            if copy.value_sha256 != wanted.value_sha256
-        )
+        if not wanted.every:
+            found = dict.fromkeys(filter(None, (newest, reading)))
+            yield from (
+                msgspec.structs.replace(copy, history=Sameness.OTHER) if self._never_was_here(copy) else copy
+                for copy in found
+                if copy.value_sha256 != wanted.value_sha256
+            )
 
     def _never_was_here(self, copy: Copy) -> bool:
         """Say whether the datastore itself still keeps that the key did not hold this write at its revision.

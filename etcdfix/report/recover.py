@@ -55,11 +55,15 @@ class RecoveredConfiguration(Opened, kw_only=True):
     """An EncryptionConfiguration that was recovered, and what it opens.
 
     Attributes:
-        name: What it is called here: ``recovered-1`` is the newest.
+        name: What it is called here: ``recovered-1`` is the newest; those that are only ``possible`` come last.
         sha256: Digest of the file as the server had it, which its Node names; not of the file that is written here.
         usable: API servers would take it. One that they refuse was never in use; nothing of it is told.
         current: A bootstrap key holds it now.
-        first_mod_revision: Revision of the oldest value that holds it.
+        confidence: How sure it is that this datastore held it: ``certain`` where etcd keeps it, or a log shows it that
+            was replayed; else ``likely`` or ``possible``. What is not ``certain`` may be of a clone of this cluster, or
+            etcd refused it; its encryption keys are right all the same where it opens something.
+        doubt: Why it is not certain, a clause; "" where it is.
+        first_mod_revision: Revision of the oldest value that holds it; null where that is not known.
         stage: In which stage of a rotation the server was, by its own words; "" where it says nothing of this file.
         nodes: The Nodes that say that their servers run with it.
     """
@@ -68,8 +72,10 @@ class RecoveredConfiguration(Opened, kw_only=True):
     sha256: str
     usable: bool
     current: bool
-    first_mod_revision: int
-    last_mod_revision: int
+    confidence: str
+    doubt: str
+    first_mod_revision: int | None
+    last_mod_revision: int | None
     stage: str
     nodes: list[str]
     rules: list[RuleKeys]
@@ -80,8 +86,9 @@ class EncryptionRecoverReport(LookReport, frozen=True, kw_only=True):
     """Which EncryptionConfigurations a datastore of k3s or RKE2 still holds, and what each of them opens.
 
     Attributes:
+        looked_in: What was looked into besides the datastore, as ``--in`` names it.
         values: What is still kept under these, and under those that were deleted.
-        configurations: Each once, the newest first.
+        configurations: Each once, the newest first, those that are only ``possible`` last.
         tried: So many values were tried: all that do not open today, without today's configuration all that are
             encrypted, within the scope; null where there was nothing to try them with, or the values could not be read.
         opened: So many are opened by at least one configuration.
@@ -90,6 +97,7 @@ class EncryptionRecoverReport(LookReport, frozen=True, kw_only=True):
 
     kind: str = "EncryptionRecoverReport"
     token_files: list[str]
+    looked_in: list[str]
     bootstrap_keys: int
     values: list[BootstrapValues]
     configurations: list[RecoveredConfiguration]
@@ -149,16 +157,22 @@ class EncryptionRecoverReport(LookReport, frozen=True, kw_only=True):
                 yield f"{one.name} was kept in the middle of a rotation ({one.stage}). It may lack the newest key."
             if not one.usable:
                 yield f"API servers refuse {one.name}, so no server ever ran with it."
+            if one.doubt:
+                yield (
+                    f"It is only {one.confidence} that this datastore held {one.name}: {one.doubt}. Its keys wrote "
+                    "what it opens. That does not show that servers run with it today."
+                )
         left = (self.tried or 0) - self.opened
         if left and not missing:
             yield f"No configuration opens {counted(left, 'value')}. {_ELSEWHERE}"
 
     def next_step(self, merging: Step | None) -> Step | None:
         """Return the one thing to do next; ``merging`` is what else to do with the files that were written."""
+        places = [word for place in self.looked_in for word in ("--in", place)]
         if any(one.usable for one in self.configurations):
             files = {one.name: one.file.path for one in self.configurations if one.file is not None}
             if not files:
-                saving = recover(self.token_files, "--save-dir", "DIR")
+                saving = recover(self.token_files, *places, "--save-dir", "DIR")
                 return Step("Write them to files, with which you can read", saving)
             opening = [one for one in self.configurations if one.name in files and one.opens]
             if self.encryption_config is not None or not opening:
@@ -177,7 +191,7 @@ class EncryptionRecoverReport(LookReport, frozen=True, kw_only=True):
             return Step(
                 "Name the token of that time too: server/token of another server, or the one before the token was "
                 "rotated",
-                recover([*self.token_files, "FILE"]),
+                recover([*self.token_files, "FILE"], *places),
             )
         if states:
             return Step("Look into an older snapshot: no value here holds a configuration")
@@ -205,7 +219,7 @@ class EncryptionRecoverReport(LookReport, frozen=True, kw_only=True):
             one.name,
             opens if one.usable else "refused by API servers",
             f"{len(one.nodes)} of {sum(node.names_a_file for node in self.nodes)}",
-            "now" if one.current else "before",
+            f"{one.confidence}{', current' if one.current else ''}",
             one.right_key,
             one.last_mod_revision if same else f"{one.first_mod_revision} to {one.last_mod_revision}",
             one.stage or None,
@@ -215,8 +229,8 @@ class EncryptionRecoverReport(LookReport, frozen=True, kw_only=True):
 
 
 _ELSEWHERE: Final = (
-    "A snapshot taken during a key rotation lacks the new key. The live datastore or a newer snapshot may have "
-    "it."
+    "A snapshot taken during a key rotation lacks the new key. The live datastore, a newer snapshot or a write-ahead "
+    "log (--in log:DIR) may have it."
 )
 _CONFIGURATION: Final = (
     Column("CONFIGURATION"),

@@ -16,7 +16,11 @@ import msgspec
 
 from etcdfix.commands.encryption.merge import rules_of
 from etcdfix.commands.encryption.try_ import NamedCandidate, TryRequest, try_candidates
-from etcdfix.copies.bootstrap import KeptValue, bootstrap_values
+from etcdfix.copies.bootstrap import Configuration, bootstrap_values
+from etcdfix.copies.finder import Finder, Named, OtherHistory
+from etcdfix.copies.log import Log
+from etcdfix.copies.model import Sameness
+from etcdfix.copies.search import Places, open_finders, problems_of
 from etcdfix.decoding.kubeobject import ObjectReader
 from etcdfix.encryption.bootstrap import RecoveredFile, ServerToken, Stage
 from etcdfix.encryption.config import parse_configuration, recovered_file
@@ -24,6 +28,7 @@ from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.examine.all import Progress, no_progress
 from etcdfix.examine.one import Examiner
 from etcdfix.model.errors import ConfigurationError, DecodeError, EndedEarly, SourceError
+from etcdfix.model.model import ClusterIdentity
 from etcdfix.model.storagekey import display
 from etcdfix.remediation.audit.record import Operator
 from etcdfix.remediation.key_files import KeyFile, save_key_files
@@ -54,29 +59,24 @@ class RecoverRequest(TryRequest, frozen=True, kw_only=True):
 
     Attributes:
         tokens: Every form of every token, the empty one too.
+        places: Logs and snapshots that are looked into besides.
         save_dir: Where each configuration is written to a file; None to write nothing.
         audit_log: Where that is recorded; None for the default log, where it can be written.
     """
 
     tokens: tuple[ServerToken, ...]
     token_files: tuple[str, ...]
+    places: tuple[Named, ...] = ()
     save_dir: Path | None = None
     audit_log: Path | None = None
     etcd_user: str = ""
 
 
 class _Recovered(msgspec.Struct):
-    """One configuration.
-
-    Attributes:
-        file: As the newest value has it.
-        held: The values that hold it, the newest first.
-        usable: The same as etcdfix writes it; None where API servers would refuse it.
-    """
+    """One configuration; ``usable`` is the same as etcdfix writes it, None where API servers would refuse it."""
 
     name: str
-    file: RecoveredFile
-    held: list[KeptValue]
+    found: Configuration
     usable: EncryptionConfiguration | None
     written: ReportConfiguration | None = None
 
@@ -90,12 +90,19 @@ def recover_configurations(
         All of it, and what ended the look early.
 
     Raises:
+        OtherHistory: A log or a snapshot is of another history than what is stored now.
         RemediationRefused: The directory, or the audit log that was named, is not safe; or a file cannot be written.
         AuditError: The record could not be made durable in the audit log that was named: nothing was written.
     """
     examiner, uid = Examiner.of(request), None
-    values = bootstrap_values(source, request.tokens)
-    problems = values.problems
+    if request.places:
+        examiner = Examiner.of_cluster(source, request)
+        uid = examiner.kube_system_uid(source)
+    places = Places(named=request.places, progress=progress)
+    with open_finders(source, examiner, places, uid=uid, identity=ClusterIdentity()) as finders:
+        problems, notes = problems_of(finders), [*_notes_on(finders)]
+        values = bootstrap_values(source, finders, request.tokens)
+    problems += values.problems
     nodes: list[NodeConfiguration] = []
     unread = 0
     try:
@@ -105,17 +112,22 @@ def recover_configurations(
         problems.append(f"what the Nodes say could not be read: {problem.message}")
     if unread:
         problems.append(f"{unread} of the Nodes could not be read")
-    recovered = [*_recovered(values.values)]
+    recovered = [
+        _Recovered(f"recovered-{at}", found, _marked(found.file, f"recovered-{at}"))
+        for at, found in enumerate(values.configurations, start=1)
+    ]
     records, no_record = _save(source, request, recovered, uid)
     tried, ended = _tried(source, request, recovered, open_plugins, progress, problems)
     results = {one.name: one for one in tried.candidates} if tried is not None else {}
+    configurations = [_published(one, results.get(one.name, Opened()), nodes) for one in recovered]
     states = Counter((kept.opened.state.value, kept.opened.reason) for kept in values.values)
     report = EncryptionRecoverReport(
         **report_origin(source.describe(), request.configuration, uid),
         token_files=[*map(shown_word, request.token_files)],
+        looked_in=[shown_word(str(named)) for named in request.places],
         bootstrap_keys=values.keys,
         values=[BootstrapValues(state=state, reason=why, number=n) for (state, why), n in states.items()],
-        configurations=[_published(one, results.get(one.name, Opened()), nodes) for one in recovered],
+        configurations=configurations,
         nodes=nodes,
         unread_nodes=unread,
         tried=tried.findings if tried is not None else None,
@@ -127,21 +139,8 @@ def recover_configurations(
         incomplete_reasons=[*dict.fromkeys(problems)],
     )
     advised = tried.next if tried is not None and request.save_dir is not None else None
-    report = msgspec.structs.replace(report, notes=[*report.what_to_know()])
+    report = msgspec.structs.replace(report, notes=[*report.what_to_know(), *notes])
     return msgspec.structs.replace(report, next=report.next_step(advised)), ended
-
-
-def _recovered(values: Iterable[KeptValue]) -> Iterator[_Recovered]:
-    """Yield each configuration once, the newest first."""
-    held: dict[str, list[KeptValue]] = {}
-    files: dict[str, RecoveredFile] = {}
-    for kept in sorted(values, key=lambda one: (one.current, one.mod_revision), reverse=True):
-        if (file := kept.opened.file) is not None:
-            files.setdefault(file.sha256, file)
-            held.setdefault(file.sha256, []).append(kept)
-    for at, (sha256, file) in enumerate(files.items(), start=1):
-        name = f"recovered-{at}"
-        yield _Recovered(name, file, held[sha256], _marked(file, name))
 
 
 def _tried(
@@ -170,6 +169,24 @@ def _tried(
         group.next = None  # it names files
     problems += report.incomplete_reasons
     return report, ended
+
+
+def _notes_on(finders: Iterable[Finder]) -> Iterator[str]:
+    """Yield what to know of the places that were named, and refuse those of another history."""
+    for finder in finders:
+        if isinstance(finder, Log):
+            yield from (f"write-ahead log: {note}" for note in finder.notes)
+        for looked in finder.looked:
+            if looked.history is Sameness.OTHER:
+                raise OtherHistory(
+                    f"{looked.path}: {looked.detail}",
+                    hint="name a place of this very cluster, not of a clone",
+                )
+            if looked.searched and looked.history is Sameness.UNKNOWN:
+                yield (
+                    f"Nothing shows that {looked.path} is of this etcd: {looked.detail}. A server that had this token "
+                    "wrote what the token opens."
+                )
 
 
 def _read_nodes(source: Source, examiner: Examiner) -> tuple[list[NodeConfiguration], int]:
@@ -211,7 +228,7 @@ def _save(
     origin = f"{here.type} {shown_word(here.path)}" if here.path is not None else "a live etcd"
     for one in recovered:
         if request.save_dir is not None and one.usable is not None:
-            sha256 = one.file.sha256
+            sha256 = one.found.file.sha256
             text = recovered_file(one.usable, sha256)
             path = request.save_dir / f"encryption-config-{sha256.removeprefix('sha256:')[:_DIGITS]}.yaml"
             one.written = shown_file(path, text)
@@ -231,17 +248,19 @@ def _save(
 
 
 def _published(one: _Recovered, opened: Opened, nodes: Iterable[NodeConfiguration]) -> RecoveredConfiguration:
-    held, sha256 = one.held, one.file.sha256
-    revisions = [kept.mod_revision for kept in held]
+    held, surest, sha256 = one.found.held, one.found.surest, one.found.file.sha256
+    revisions = [kept.mod_revision for kept in held if kept.mod_revision]
     # The newest word on it: one file goes through several stages.
-    stages = [kept.opened.file.stage for kept in held if kept.opened.file is not None]
+    stages = [kept.opened.file.stage for kept in reversed(held) if kept.opened.file is not None]
     return RecoveredConfiguration(
         name=one.name,
         sha256=sha256,
         usable=one.usable is not None,
         current=any(kept.current for kept in held),
-        first_mod_revision=min(revisions),
-        last_mod_revision=max(revisions),
+        confidence=surest.sure.value,
+        doubt=surest.doubt,
+        first_mod_revision=min(revisions, default=None),
+        last_mod_revision=max(revisions, default=None),
         stage=next((stage.name for stage in stages if stage is not None and stage.is_of(sha256)), ""),
         nodes=[node.node for node in nodes if node.names_a_file and node.sha256 == sha256],
         rules=rules_of(one.usable) if one.usable is not None else [],

@@ -266,6 +266,28 @@ def test_a_token_in_the_place_of_its_file_is_not_repeated(k3s: K3s) -> None:
     assert "name withheld" in ran.err
 
 
+def test_what_was_compacted_comes_out_of_the_log_of_a_running_etcd(
+    start_local_etcd: StartEtcd, tmp_path: Path, capfd: Captured
+) -> None:
+    k3s = K3s(start_local_etcd(flags=(f"--data-dir={tmp_path / 'data'}",)), tmp_path, capfd)
+    log = tmp_path / "data" / "member" / "wal"
+    former = k3s.token_file("former", "former")
+    first = k3s.keep(OLD, "former")
+    k3s.server.delete(path("former").encode())
+    k3s.keep(NEW)
+    k3s.node("server-1", NEW)
+    for number in range(4):
+        k3s.secret(f"old-{number}", OLD_KEY, OLD_NAME)
+    k3s.server.compact()
+    code, report = k3s.report(tokens=[k3s.token, former])
+    assert (code, report["opened"], len(report["configurations"])) == (1, 0, 1)
+    for live in (True, False):
+        code, report = k3s.report("--in", f"log:{log}", tokens=[k3s.token, former], live=live)
+        assert (code, report["tried"], report["opened"]) == (0, 4, 4)
+        assert [one["last_mod_revision"] for one in report["configurations"]][1:] == [first]
+        assert report["looked_in"] == [f"log:{log}"]
+
+
 def test_sqlite_of_k3s_gives_its_keys_back_beside_its_writer(tmp_path: Path, capfd: Captured) -> None:
     token = tmp_path / "token"
     token.write_text(TOKEN)
@@ -284,6 +306,9 @@ def test_sqlite_of_k3s_gives_its_keys_back_beside_its_writer(tmp_path: Path, cap
         (True, ["server-1"]), (False, []),
     ]  # fmt: skip
     assert path() not in out
+    where = ["--kine", str(kine.path), "--in", f"log:{tmp_path}", "--token-file", str(token)]
+    assert run(["encryption", "recover", *where]) == 2
+    assert "no log of one is of the other" in capfd.readouterr().err
 
 
 def test_what_is_printed_leads_from_a_lost_configuration_to_scan_that_reads(k3s: K3s, tmp_path: Path) -> None:

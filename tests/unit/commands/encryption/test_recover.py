@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import nullcontext
+from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from etcdfix.commands.encryption.recover import RecoverRequest, recover_configurations
-from etcdfix.copies import bootstrap as bootstrap_module
-from etcdfix.copies.bootstrap import bootstrap_values
-from etcdfix.encryption.bootstrap import EMPTY_TOKEN, BootstrapState, forms_of
+from etcdfix.copies.finder import Named, OtherHistory
+from etcdfix.copies.model import Place
+from etcdfix.encryption.bootstrap import EMPTY_TOKEN, forms_of
 from etcdfix.encryption.config import parse_configuration, recovered_file
 from etcdfix.encryption.config_model import EncryptionConfiguration, KeyedProvider
-from etcdfix.model.errors import SourceError
 from etcdfix.model.model import KeptRevision
 from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.recover import EncryptionRecoverReport
@@ -34,6 +35,7 @@ from tests.support.k3s_bootstrap import (
 from tests.support.k3s_cluster import NEW, NEW_KEY, NEW_NAME, OLD, OLD_KEY, OLD_NAME, node
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import aescbc, namespace_object, secret
+from tests.support.wal_writer import ModelEtcd
 
 TOKENS = (*forms_of(TOKEN.encode()), EMPTY_TOKEN)
 KUBE_SYSTEM = {"/registry/namespaces/kube-system": namespace_object("kube-system")}
@@ -148,32 +150,21 @@ def test_nodes_that_disagree_are_said_and_a_request_names_nothing() -> None:
     assert len([*text_lines(found.document(), RunOptions(), 100)]) <= 24
 
 
-class NoHistory(MemorySource):
-    """Gives no earlier value of a key."""
+def test_a_log_of_another_history_is_refused_and_one_that_is_none_is_told(tmp_path: Path) -> None:
+    here, there = ModelEtcd(), ModelEtcd()
+    for etcd, value, config in ((here, b"here", OLD), (there, b"elsewhere", NEW)):
+        etcd.put(path().encode(), bootstrap(config))
+        for number in range(8):
+            etcd.update(f"/registry/leases/n/{number}".encode(), value)
+        etcd.log.commit()
 
-    def history(self, key: bytes) -> Iterator[KeptRevision]:
-        raise SourceError(f"the history of {key.decode()} is lost")
+    def recovered(directory: Path) -> EncryptionRecoverReport:
+        place = Named(place=Place.LOG, what=str(directory))
+        looking = msgspec.structs.replace(request(), places=(place,))
+        return recover_configurations(here.store(), looking, lambda *_: nullcontext())[0]
 
-
-def test_what_stands_there_is_read_where_its_history_is_not_and_its_key_is_not_told() -> None:
-    values = bootstrap_values(NoHistory({path(): bootstrap(OLD)}), TOKENS)
-    assert [kept.opened.state for kept in values.values] == [BootstrapState.RECOVERED]
-    assert values.problems == ["not every earlier value of a bootstrap key could be read"]
-
-
-def test_the_search_for_keys_has_an_end_and_that_of_the_token_is_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(bootstrap_module, "_MOST_KEYS", 3)
-    others = {f"/bootstrap/0{number}": b"other" for number in range(4)}
-    found = report(MemorySource({**others, path("z"): b"", path(): bootstrap(OLD)}))
-    assert "more than 3 keys lie under /bootstrap/: the rest was not looked at" in found.incomplete_reasons
-    assert len(found.configurations) == 1
-
-
-def test_the_search_for_values_has_an_end_and_the_newest_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bootstrap_module, "_MOST_VALUES", 2)
-    found = report(Kept(bootstrap(OLD), dict.fromkeys(range(2, 6), b"old")))
-    told = "a bootstrap key has more than 2 values: not all were looked at"
-    assert told in found.incomplete_reasons
+    with pytest.raises(OtherHistory):
+        recovered(there.log.write(tmp_path / "wal"))
+    found = recovered(tmp_path)
     assert [one.current for one in found.configurations] == [True]
+    assert not found.complete

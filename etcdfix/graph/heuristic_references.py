@@ -53,15 +53,16 @@ _NAMES: Final = tuple(
 )
 _ROLES: Final = {SERVICE_ACCOUNTS: Role.SERVICE_ACCOUNT, CLAIMS: Role.CLAIM}
 _SELECTOR_FIELDS: Final = frozenset({"name", "namespace", "key", "optional"})
-# Istio looks for it in the namespace of the gateway's pods.
+# Istio looks for it in the namespace of the gateway's pods, and for the clients' authorities beside it.
 _ISTIO: Final = "credentialname"
+_ISTIO_AUTHORITIES: Final = "-cacert"
 _UNGUESSED: Final = frozenset({"metadata", "status", "apiVersion", "kind"})
 
 
 def heuristic_references(plain: Plain, namespace: str) -> Iterator[Reference]:
     """Yield what looks like a reference in a custom resource, every one marked as a guess.
 
-    There is at most one for each field of the object.
+    There are at most two for each field of the object.
 
     Args:
         plain: The object; its metadata and status are left out.
@@ -88,11 +89,14 @@ def heuristic_references(plain: Plain, namespace: str) -> Iterator[Reference]:
             each = field if field.endswith("[]") else f"{field}[]"
             waiting.extend((each, f"{path}[]"[:_LONGEST_PATH], item, holder) for item in value if item)
         elif type(value) is str and (directory := _matching(_NAMES, field)):
-            first, _, name = value.rpartition("/")
+            # Istio: kubernetes-gateway://namespace/name
+            first, _, name = value.rpartition("://")[2].rpartition("/")
             if first and not _namespace(first):
                 continue
             where = first or _beside(field, holder) or ("" if field.endswith(_ISTIO) else namespace)
             yield from _references(directory, where, name, path)
+            if field.endswith(_ISTIO):
+                yield from _references(directory, where, f"{name}{_ISTIO_AUTHORITIES}", path)
 
 
 def _references(directory: str, namespace: str, name: str, path: str) -> Iterator[Reference]:

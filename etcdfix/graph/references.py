@@ -45,6 +45,7 @@ _BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 _NODE: Final = Use(Role.NODE, "spec.nodeName")
 _EPHEMERAL: Final = Use(Role.EPHEMERAL_CLAIM, "spec.volumes[].ephemeral")
 _CLAIM_TEMPLATE: Final = Use(Role.CLAIM_TEMPLATE, "spec.volumeClaimTemplates[].metadata.name")
+_OF_AZURE: Final = Use(Role.VOLUME_PLUGIN, "spec.csi", heuristic=True)
 _CLASS_OF_CLAIM: Final = Use(Role.STORAGE_CLASS, "spec.storageClassName")
 
 
@@ -218,12 +219,30 @@ def _volume(plain: Plain, scene: Scene) -> Iterator[Reference]:
     # Some drivers are told of a Secret where no rule looks for one.
     attributes = {"volumeAttributes": at(plain, "spec.csi.volumeAttributes")}
     yield from heuristic_references(attributes, text(claim.get("namespace")))
+    yield from _azure_files(plain, text(claim.get("namespace")))
     class_name = text(at(plain, "spec.storageClassName")) or text(_annotations(plain).get(_BETA_CLASS))
     if class_name:
         yield Reference(f"{STORAGE_CLASSES}/{class_name}", _CLASS_OF_CLAIM)
         # What deleting the volume needs stands in no field of it: it is worked out again from the class.
         tokens = claim_tokens(text(claim.get("namespace")), text(claim.get("name")), scene.name, {})
         yield from _from_templates(_of_class(scene, class_name, bound=True), tokens)
+
+
+def _azure_files(plain: Plain, claim_namespace: str) -> Iterator[Reference]:
+    """Yield where Azure's file driver looks for the key of a storage account of which no field names the Secret.
+
+    The driver's ``volumeHandle`` is ``<resource group>#<account>#<share>#…``.
+    """
+    if text(at(plain, "spec.csi.driver")) != "file.csi.azure.com":
+        return
+    attributes = mapping(at(plain, "spec.csi.volumeAttributes"))
+    told = {key.lower(): text(value) for key, value in attributes.items()}
+    account = told.get("storageaccount") or "".join(text(at(plain, "spec.csi.volumeHandle")).split("#")[1:2])
+    name = told.get("secretname") or (f"azure-storage-account-{account}-secret" if account else "")
+    # The driver's own default is the namespace of the claim or "default", by release.
+    places = [told["secretnamespace"]] if "secretnamespace" in told else [claim_namespace, "default"]
+    for namespace in dict.fromkeys(filter(None, places)) if name else ():
+        yield Reference(f"{SECRETS}/{namespace}/{name}", _OF_AZURE)
 
 
 def _claim(plain: Plain, scene: Scene) -> Iterator[Reference]:
@@ -320,7 +339,9 @@ _FIELDS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
         "spec.replicas", "spec.ordinals.start", "spec.volumeClaimTemplates[].metadata.name",
     ),
     ("apps", "ControllerRevision"): ("data",),  # a template of pods or anything else: as it was stored, all of it
-    ("", "PersistentVolume"): ("spec.storageClassName", "spec.csi.volumeAttributes"),
+    ("", "PersistentVolume"): (
+        "spec.storageClassName", "spec.csi.driver", "spec.csi.volumeHandle", "spec.csi.volumeAttributes",
+    ),
     ("", "PersistentVolumeClaim"): (ANNOTATIONS, "spec.storageClassName"),
     ("storage.k8s.io", "StorageClass"): ("parameters",),
     ("", "Secret"): ("type",),

@@ -449,3 +449,24 @@ def test_users_of_every_secret_of_alpha(alpha: tuple[SnapshotSource, Examiner, I
     unreadable = {secret for secret, node in secrets.items() if index.unreadable(node)}
     assert len(unreadable) > 20
     assert len({secret for secret, _ in named if secret in unreadable}) > 20
+
+
+@pytest.mark.parametrize(
+    ("csi", "targets"),
+    [
+        (
+            {"volumeHandle": "group#account#share#x"},
+            {"shop/azure-storage-account-account-secret", "default/azure-storage-account-account-secret"},
+        ),
+        ({"volumeHandle": "x", "volumeAttributes": {"secretName": "s", "secretNamespace": "n"}}, {"n/s"}),
+        ({"volumeHandle": "x"}, set()),
+        ({"volumeHandle": "a#b", "driver": "another"}, set()),
+    ],
+)
+def test_where_azures_file_driver_looks_for_a_key(
+    cluster: Cluster, csi: dict[str, Any], targets: set[str]
+) -> None:
+    spec = {"csi": {"driver": "file.csi.azure.com", **csi}, "claimRef": CLAIM_REF}
+    key = cluster.add("v1", "PersistentVolume", "pv", spec=spec)
+    found = {name.removeprefix("secrets/") for name, role, _ in uses(cluster, key) if role == "volume-plugin"}
+    assert found == targets

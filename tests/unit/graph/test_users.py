@@ -157,8 +157,8 @@ def guessed(spec: Any, namespace: str = "shop") -> set[str]:
         ({"anything": {"apiVersion": "v1", "kind": "Secret", "name": "s"}}, "shop/s"),
         ({"anything": {"kind": "Secret", "name": "s", "group": None}}, "shop/s"),
         # Istio: in the namespace of the gateway's pods.
-        ({"servers": [{"tls": {"credentialName": "s"}}]}, "*/s"),
-        ({"servers": [{"tls": {"credentialName": "certs/s"}}]}, "certs/s"),
+        ({"servers": [{"tls": {"credentialName": "s"}}]}, "*/s */s-cacert"),
+        ({"servers": [{"tls": {"credentialName": "kubernetes-gateway://certs/s"}}]}, "certs/s certs/s-cacert"),
         # Names.
         ({"auth": {"adminExistingSecret": "s"}}, "shop/s"),
         ({"credentialsSecret": "s"}, "shop/s"),

@@ -39,6 +39,7 @@ _BEHIND_PLUGIN = frozenset(
         Cause.VALUE_TRUNCATED,
     }
 )
+_SERVED = frozenset({Outcome.READABLE, Outcome.INCONSISTENT})
 # In a scan so many values of one encryption key are searched for damage; the search can take a second for a large one.
 MOST_SEARCHED = 1_000
 _UNDER_KMS = b"k8s:enc:kms:"
@@ -152,7 +153,7 @@ class TwoPasses:
             if isinstance(found, KMSPending):
                 self._note_provider(stored)
                 _keep(self._unanswered.append, stored)
-            elif _says_nothing(found):
+            elif _is_last_word(found):
                 yield found
             else:
                 if facts_of(found.transformer).under_kms:
@@ -254,7 +255,7 @@ class TwoPasses:
             self._window.popleft()
             if self._is_witness(stored.key):
                 continue
-            if _says_nothing(found):
+            if _is_last_word(found):
                 yield found
             else:
                 self._count(found)
@@ -380,11 +381,14 @@ def _keep(append: Callable[[V], None], value: V) -> None:
         ) from exc
 
 
-def _says_nothing(found: Examination) -> bool:
-    """Say whether there is nothing to say of a value, whatever others show."""
+def _is_last_word(found: Examination) -> bool:
+    """Say whether a value is what it is, whatever others show.
+
+    Whoever takes a value that opens may want what is in it, for which a plugin has given the data key just now.
+    """
     if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
         return not found.verdict.evidence
-    return found.verdict.is_plain
+    return found.verdict.outcome in _SERVED
 
 
 def _provider_of(stored: StoredValue) -> bytes:

@@ -1,7 +1,7 @@
 """What each encryption provider guarantees: one row for each form in which API servers store values.
 
 A provider is added here, in ``encryption/providers/`` under its own name, and in the file format
-XX else asks for its row by the name of a transformer (``aescbc/v1/key1``).
+(``encryption/config_model.py``). Everything else asks for its row by the name of a transformer (``aescbc/v1/key1``).
 """
 
 from __future__ import annotations

@@ -117,7 +117,10 @@ class PluginSession:
                 pending = self._ask(_HEALTH, None)
             if self._mode.deferring:
                 raise KMSPending(_PENDING)
-            pending.wait()
+            if pending.wait() is not None and self._ended is None:
+                return (
+                    False  # the machine has no thread for the question, and would have none for the next one
+                )
 
     def unwrap(self, wrapped: WrappedKey) -> bytes | Failure:
         """Return the DEK or DEK seed, or why there is none; wait for it, unless the run defers.

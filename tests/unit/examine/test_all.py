@@ -93,9 +93,11 @@ def seed_for_all(_: WrappedKey) -> bytes:
     return SEED
 
 
-def value(name: str, source: bytes, *, key_id: str = "k1", seed: bytes = SEED) -> StoredValue:
+def value(
+    name: str, source: bytes, *, key_id: str = "k1", seed: bytes = SEED, named: str = ""
+) -> StoredValue:
     key = f"/registry/secrets/shop/{name}".encode()
-    data = encoders.kms_v2_seeded_data(secret(name), seed, bytes(32), bytes(12), key)
+    data = encoders.kms_v2_seeded_data(secret(named or name), seed, bytes(32), bytes(12), key)
     body = encoders.kms_v2_body(data, key_id=key_id, dek_source=source, source_type=1)
     return stored(key, b"k8s:enc:kms:v2:prov:" + body)
 
@@ -231,6 +233,29 @@ def test_what_a_plugin_gives_a_dek_for_is_judged_last(monkeypatch: pytest.Monkey
         assert verdicts(first(run, [noise, value("b", b"1")])) == [("b", None)]
         assert verdicts(run.second()) == [("noise", Cause.UNKNOWN_ENCODING)]
     assert not plugin.final
+
+
+def test_what_is_in_a_value_that_opens_can_be_had_when_it_is_handed_on() -> None:
+    plugin = SlowPlugin(seed_for_all)
+    plugin.known.add(b"1")
+    odd = [value(name, source, named="another") for name, source in (("a", b"1"), ("b", b"2"))]
+    taken: list[str] = []
+    with examining(plugin) as run:
+
+        def take(found: Examination) -> None:
+            assert found.verdict.cause is Cause.IDENTITY_MISMATCH
+            assert run._examiner.plaintext(found) == secret("another")
+            taken.append(found.name)
+            # Of many data keys the plugin's session keeps the newest.
+            plugin.known.clear()
+            for rule in run._examiner.transformers.rules if run._examiner.transformers is not None else ():
+                rule.start_over()
+
+        for found in first(run, odd):
+            take(found)
+        for found in run.second():
+            take(found)
+    assert taken == ["a", "b"]
 
 
 def test_a_plugin_that_was_given_up_is_not_asked_again() -> None:

@@ -529,3 +529,19 @@ def test_a_session_that_starts_over_keeps_only_data_keys(start: Start, client: S
     assert len(client.decrypts) == asked, "it was given"
     session.unwrap(key(2))
     assert len(client.decrypts) == asked + 1, "what was refused may be given by now"
+
+
+def test_a_machine_without_threads_is_no_plugin_that_is_well(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = start()
+
+    def no_thread(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as without:
+        without.setattr(threading.Thread, "start", no_thread)
+        assert not session.check()
+        assert "can't start new thread" in unreachable(session, key(1))
+    assert session.check()
+    assert isinstance(session.unwrap(key(1)), bytes)

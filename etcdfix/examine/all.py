@@ -245,8 +245,12 @@ def _second(
         run.abort()
         for found in run.second():
             take(found)
-        return msgspec.structs.replace(ending, ended=EndedEarly.of(exc))
-    return ending
+        ending = msgspec.structs.replace(ending, ended=EndedEarly.of(exc))
+    if run.no_room is None:
+        return ending
+    if whole:
+        raise run.no_room
+    return msgspec.structs.replace(ending, problems=(*ending.problems, run.no_room.message))
 
 
 def look_last(examiner: Examiner, stored: StoredValue) -> Examination:

@@ -95,6 +95,9 @@ class TwoPasses:
 
     Args:
         targets: Etcd keys of values that are searched for damage in any case.
+
+    Attributes:
+        no_room: Why values that waited for a plugin were judged before everything was seen; None where none was.
     """
 
     def __init__(self, examiner: Examiner, *, targets: Collection[bytes] = ()) -> None:
@@ -117,6 +120,7 @@ class TwoPasses:
         self._aside = (_Aside(), _Aside())
         self._window: deque[tuple[StoredValue, Examination | None]] = deque()
         self._is_witness: Callable[[bytes], bool] = lambda _key: False
+        self.no_room: SourceError | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -218,9 +222,6 @@ class TwoPasses:
         """Yield what was set aside; can be called again after an interruption.
 
         What KMS plugins open comes first, all others in the order of the keys.
-
-        Raises:
-            SourceError: There is no room for what waited for a plugin.
         """
         yield from self._await_plugins()
         # Every value that could open has: what is said now is the last word.
@@ -255,11 +256,18 @@ class TwoPasses:
             self._window.popleft()
             if self._is_witness(stored.key):
                 continue
-            if _is_last_word(found):
+            if _is_last_word(found) or not self._is_set_aside_again(found):
                 yield found
-            else:
-                self._count(found)
-                _keep(self._aside[1].append, found)
+
+    def _is_set_aside_again(self, found: Examination) -> bool:
+        """Set a value aside that has its answer, unless there is no room for it: then this is the last word on it."""
+        self._count(found)
+        try:
+            _keep(self._aside[1].append, found)
+        except SourceError as exc:
+            self.no_room = exc
+            return False
+        return True
 
     def _fill_window(self) -> bool:
         """Take values from the file and let their data keys be asked for; say whether any value is left."""

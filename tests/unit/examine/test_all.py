@@ -21,6 +21,7 @@ from etcdfix.examine.two_passes import TwoPasses
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.examination import Examination, PlainCount
 from etcdfix.examine.verdicts.judge import Verdict
+from etcdfix.model.errors import SourceError
 from etcdfix.model.model import StoredValue
 from etcdfix.model.storagekey import StorageLayout
 from etcdfix.sources import pages
@@ -392,6 +393,33 @@ def test_a_full_disk_ends_the_pass_and_what_was_seen_is_judged(monkeypatch: pyte
     found, ending = scanned(examiner, [damaged, gcm("c"), gcm("d", key=NOISE), gcm("e")])
     assert [verdict.cause for verdict in found] == [Cause.WRONG_KEY]
     assert "no room in" in ending.problems[0]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_disk_that_fills_up_while_plugins_answer_loses_no_value(
+    monkeypatch: pytest.MonkeyPatch, *, whole: bool
+) -> None:
+    def reply(wrapped: WrappedKey) -> bytes | Failure:
+        return SEED if wrapped.ciphertext == b"good" else Failure("PERMISSION_DENIED", "no")
+
+    original = Spool.append
+
+    def append(spool: Spool[object], value: object) -> None:
+        if not isinstance(value, StoredValue) and spool.count:
+            raise OSError(28, "No space left on device")
+        original(spool, value)
+
+    monkeypatch.setattr(Spool, "append", append)
+    values = [value("a", b"1"), value("b", b"good"), value("c", b"2"), plain("d"), value("e", b"3")]
+    found: list[Verdict] = []
+    with examining(SlowPlugin(reply)) as run:
+        examiner = run._examiner
+    with pytest.raises(SourceError, match="no room in") if whole else nullcontext():
+        ending = examine_all.examine_all(
+            examiner, pages.paged(values), lambda one: found.append(one.verdict), whole=whole
+        )
+        assert "no room in" in ending.problems[0]
+    assert Counter(verdict.cause for verdict in found) == {None: 2, Cause.KMS_DENIED: 3}
 
 
 def scanned(examiner: Examiner, values: list[StoredValue]) -> tuple[list[Verdict], examine_all.Ending]:

@@ -30,8 +30,8 @@ from etcdfix.examine.one import Examiner, Reading
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.graph.cluster import ClusterIndex, index_cluster
 from etcdfix.graph.model import Risk
-from etcdfix.model.errors import EndedEarly, SourceError
-from etcdfix.model.model import Outcome
+from etcdfix.model.errors import EndedEarly, EtcdfixError, SourceError
+from etcdfix.model.model import ClusterIdentity, Outcome
 from etcdfix.model.rules import Rule, refuse
 from etcdfix.model.storagekey import display
 from etcdfix.remediation.backup.folder import with_records
@@ -198,6 +198,16 @@ class _Look:
             self.impact = impact_of(self._cluster, self._request.key, self.found, policy=self._request.policy)
             self.problems += self._cluster.index.problems
 
+    def _is_write_key_shown(self, identity: ClusterIdentity) -> bool:
+        """Say whether API servers are known to hold today's write key; where that cannot be told, they are not."""
+        examiner, request = self._examiner.independent_copy(), self._request
+        directory, _ = examiner.layout.locate(request.key)
+        try:
+            return bool(find_proof(self._source, examiner, directory, request.records, identity))
+        except EtcdfixError as exc:
+            self.problems.append(f"who holds today's write key could not be told: {exc.message}")
+            return False
+
     def look_for_copies(self, candidates: Mapping[Path, Examiner]) -> None:
         """Look into every place for its copies, and at what was written to it."""
         source, request, examiner = self._source, self._request, self._examiner
@@ -217,11 +227,7 @@ class _Look:
             ) as finders:
                 self.copies = copies_of(self._wanted, finders)
                 if any(copy.way is Way.SEAL and copy.place is not Place.OBJECT for copy in self.copies):
-                    directory, _ = examiner.layout.locate(request.key)
-                    proof = find_proof(
-                        source, examiner.independent_copy(), directory, request.records, identity
-                    )
-                    self._write_key_shown = bool(proof)
+                    self._write_key_shown = self._is_write_key_shown(identity)
                 self._no_repair = next((one.why_not for one in finders if isinstance(one, Bit)), "")
                 self.history = history_of(
                     source,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import jsonschema
@@ -12,6 +13,7 @@ import msgspec
 import pytest
 import yaml
 
+from etcdfix.cli.root import run
 from etcdfix.commands.explain import ExplainRequest, explain_key
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.config_model import EncryptionConfiguration
@@ -27,6 +29,7 @@ from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.text.commands import RunOptions
 from tests.support.alpha_oracle import ORACLE
 from tests.support.collecting import ALPHA, scan
+from tests.support.fixtures import Captured
 from tests.support.kms_plugin import KMSPlugin, load_keks
 from tests.support.rendering import rendered
 from tests.vectors.test_alpha_causes import all_keys, expected
@@ -182,3 +185,24 @@ def test_a_scan_says_of_one_value_what_explain_says(alpha: Alpha) -> None:
         assert told is not None
         assert told.next is not None
         assert group.way == told.next, group.example
+
+
+def test_an_audit_log_that_cannot_be_read_costs_no_explanation(
+    alpha: Alpha, tmp_path: Path, capfd: Captured
+) -> None:
+    log = tmp_path / "audit.log"
+    log.write_text('{"not": "a record"}\n')
+    log.chmod(0o600)
+    candidate = ALPHA / "write-cbc-key2.yaml"
+    lost = [
+        "--snapshot",
+        str(alpha.source.describe().path),
+        "--encryption-config",
+        str(ALPHA / "config-lost.yaml"),
+        "--no-kms",
+    ]
+    words = ["explain", "/registry/secrets/infra/cache-cbc-key2-12", *lost, "--in", f"candidate:{candidate}"]
+    assert run([*words, "--backup-dir", str(tmp_path), "--audit-log", str(log), "-o", "json"]) == 3
+    shown = capfd.readouterr()
+    assert "--accept undeployed-write-key" in json.loads(shown.out)["next"]["command"]
+    assert "line 1: it is no record" in shown.err

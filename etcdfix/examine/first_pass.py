@@ -345,7 +345,8 @@ def _understood(answer: bytes, places: int) -> Answer[Examination] | None:
 
 def make(setup: bytes, page_file: int | None) -> Callable[[bytes], bytes]:
     """Return what answers the questions of one run, in a worker; pages name places in the file of a descriptor."""
-    return _Worker(pickle.loads(setup), page_file).answer  # noqa: S301 - this process was started by the one that wrote it
+    # This process was started by the one that wrote it.
+    return _Worker(pickle.loads(setup), page_file).answer  # noqa: S301
 
 
 class _Worker:

@@ -353,7 +353,8 @@ class TwoPasses:
         Where no plugin is asked, all of a kind are of one answer: which keys are right is known, and stays so.
         """
         # Values of one kind begin in many ways: a prefix that nearly fits is each value's own.
-        if found.stored.key in self._targets or self._examiner.closer.misspelt_prefix(found):
+        misspelt = bool(self._misspelt) and self._examiner.closer.misspelt_prefix(found)
+        if misspelt or found.stored.key in self._targets:
             return True
         if self._plugins is not None or aside.kind is None:
             return self._may_gain_alone(found)

@@ -26,9 +26,17 @@ def is_finding(found: Examination) -> bool:
 
 
 def finding_from(
-    found: Examination, ways: Iterable[Remedy] | None = None, *, baseline: bool = False
+    found: Examination,
+    ways: Iterable[Remedy] | None = None,
+    *,
+    baseline: bool = False,
+    size: int | None = None,
+    digest: str = "",
 ) -> Finding:
-    """Return the published form of an examination; without ``ways``, with those that the value alone leads to."""
+    """Return the published form of an examination; without ``ways``, with those that the value alone leads to.
+
+    ``size`` and ``digest`` are those of the stored value, where the examination holds it no more.
+    """
     stored, verdict = found.stored, found.verdict
     gvk, stake = found.gvk, stake_of(found)
     return Finding(
@@ -54,8 +62,8 @@ def finding_from(
         create_revision=stored.create_revision,
         version=stored.version,
         lease=shown_lease(stored.lease),
-        value_size=len(stored.value),
-        value_sha256=digest_of(stored.value),
+        value_size=len(stored.value) if size is None else size,
+        value_sha256=digest or digest_of(stored.value),
         evidence=[*verdict.evidence],
         remedies=[*(ways_out(found) if ways is None else ways)],
         baseline=baseline,

@@ -226,5 +226,5 @@ def _kept_only(offer: Offer) -> Remedy:
 
 
 def _finding(row: _Waiting, found: Examination, ways: Sequence[Remedy]) -> Finding:
-    finding = finding_from(found, ways, baseline=row.baseline)
-    return msgspec.structs.replace(finding, value_size=row.value_size, value_sha256=row.value_sha256)
+    size, digest = row.value_size, row.value_sha256
+    return finding_from(found, ways, baseline=row.baseline, size=size, digest=digest)

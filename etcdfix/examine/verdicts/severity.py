@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -19,7 +20,7 @@ from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.deletability import FAILED, KMS_DOUBTS
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.model.model import GroupResource, Outcome, ServerBehaviour
-from etcdfix.model.storagekey import StorageCodec, builtin_directories
+from etcdfix.model.storagekey import ResourcePrefix, StorageCodec, builtin_directories
 from etcdfix.text.words import counted, fit
 
 DO_NOT_RESTART: Final = "Do not restart an API server"
@@ -124,18 +125,32 @@ def by_rank(stakes: Iterable[Stake]) -> list[Stake]:
 
 def stake_of(found: Examination) -> Stake | None:
     """Return what is at stake with one value; None where nothing is proven wrong with it."""
-    verdict, directory = found.verdict, found.directory
-    if verdict.outcome in {Outcome.READABLE, Outcome.UNDETERMINED, Outcome.NOT_AN_OBJECT}:
+    verdict = found.verdict
+    in_namespace = bool(found.namespace)
+    return _stake(
+        verdict.outcome, verdict.cause, verdict.apiserver, found.directory, in_namespace=in_namespace
+    )
+
+
+@lru_cache(1024)  # a million values come to a few
+def _stake(
+    outcome: Outcome,
+    cause: Cause | None,
+    apiserver: ServerBehaviour,
+    directory: ResourcePrefix,
+    *,
+    in_namespace: bool,
+) -> Stake | None:
+    if outcome in {Outcome.READABLE, Outcome.UNDETERMINED, Outcome.NOT_AN_OBJECT}:
         return None
-    if verdict.cause is Cause.ALLOCATOR_DAMAGED:
+    if cause is Cause.ALLOCATOR_DAMAGED:
         severity = Severity.BREAKS_AT_RESTART
-    elif verdict.apiserver in {ServerBehaviour.CORRUPT, ServerBehaviour.BREAKS_LIST}:
+    elif apiserver in {ServerBehaviour.CORRUPT, ServerBehaviour.BREAKS_LIST}:
         severity = Severity.BREAKS_NOW
     else:
         severity = Severity.ONE_OBJECT
-    namespaced = directory.namespaced if directory.namespaced is not None else bool(found.namespace)
-    conditional = is_conditional(verdict.cause)
-    return Stake(severity, directory.group_resource, verdict.apiserver, namespaced, conditional)
+    namespaced = directory.namespaced if directory.namespaced is not None else in_namespace
+    return Stake(severity, directory.group_resource, apiserver, namespaced, is_conditional(cause))
 
 
 def severities_of_cause(cause: Cause) -> tuple[Severity, ...]:

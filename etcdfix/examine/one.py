@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Iterable, Iterator
-from typing import Final
 
 import msgspec
 
@@ -20,7 +19,6 @@ from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine.closer import Closer
 from etcdfix.examine.kept_openings import KeptOpenings
 from etcdfix.examine.readers import PlainCounts, PlainPlace, Plugins, ResourceReader, ResourceReaders
-from etcdfix.examine.verdicts.deletability import FAILED
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.examine.verdicts.judge import Verdict
 from etcdfix.examine.verdicts.observation import Observation
@@ -33,20 +31,17 @@ from etcdfix.model.model import (
     ServerBehaviour,
     StoredValue,
     TransformFailure,
-    Undone,
 )
 from etcdfix.model.providers import IDENTITY, facts_of
 from etcdfix.model.storagekey import StorageCodec, StorageLayout
 from etcdfix.sources.base import Source
 from etcdfix.text.commands import RunOptions
 
-_UNREAD = FAILED | {Outcome.UNDETERMINED}
-_ELSEWHERE: Final = frozenset({Undone.OTHER_PREFIX, Undone.OTHER_PATH})
 FirstLookResult = Examination | KMSPending
 """What a look comes to that waits for no KMS plugin."""
 
 PLAIN = Verdict(Outcome.READABLE, None, Confidence.CERTAIN, ServerBehaviour.SERVES, "readable")
-"""Shared verdict of every healthy value; compared with ``is``."""
+"""Shared verdict of every healthy value."""
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):

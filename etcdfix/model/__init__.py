@@ -1,1 +1,1 @@
-"""Values, storage keys, errors and rules: what every room knows."""
+"""Values, storage keys, errors and rules: what every package knows."""

@@ -1,4 +1,4 @@
-"""The base of every exception of etcdfix, and those that more than one room raises.
+"""The base of every exception of etcdfix, and those that more than one package raises.
 
 A broken object is data and becomes a finding; an exception means that *we* could not do our part.
 """
@@ -130,7 +130,7 @@ class RefusedByRule(RemediationRefused):
     """Raised when safety rules forbid the change.
 
     Attributes:
-        rule: Which one: a word of the catalogue in :mod:`etcdfix.rules`; of several the first.
+        rule: The rule that forbids the change, a word of :mod:`etcdfix.model.rules`; if several do, the first.
         lift: Options that would lift it; empty where nothing does.
         also: What else forbids it, where all checks were asked.
         lifted: What to say of the command that no rule would refuse, a sentence; "" where not all checks were asked.

@@ -56,7 +56,7 @@ class KeptRevision(msgspec.Struct, frozen=True, gc=False):
     """One revision of a key that the store still keeps.
 
     Attributes:
-        revision: At which it was written, or deleted.
+        revision: The revision at which etcd wrote or deleted the key.
         stored: None for a tombstone.
         from_old_value: Its own row is gone: the one behind it, in kine, says what it held.
     """
@@ -71,11 +71,11 @@ class ReadableRevision(msgspec.Struct, frozen=True):
 
     Attributes:
         at: The newest revision at which it stands, for ``--from revision:N`` and ``--revision``.
-        mod_revision: Its own.
+        mod_revision: The revision that wrote this value.
         same_object: The unreadable value is proven to be one of the same object.
         leased: It had a lease, which may have expired.
-        create_revision: Of its generation; 0 for unknown, as with its version.
-        uid: That it says, "" for none.
+        create_revision: The revision that created this generation; 0 where it is not known, as with its version.
+        uid: The uid that the object states; "" where it states none.
     """
 
     at: int

@@ -82,11 +82,10 @@ class SnapshotSource(Source):
         except (PageCorrupt, SnapshotTruncated) as damage:
             self._file.close()
             damage.message = f"{path}: nothing can be read: {damage.message}"
+            damage.hint = "copy the file again, or save a new one; --salvage shows what is whole in it"
             if isinstance(damage, SnapshotTruncated):
                 damage.message += f"; its meta page promises {self._file.promised_size} bytes"
-                damage.hint = (
-                    "the file was cut: copy it again, or save a new one; --salvage shows what is whole in it"
-                )
+                damage.hint = f"the file was cut: {damage.hint}"
             raise
         except BaseException:
             self._file.close()

@@ -148,7 +148,7 @@ def test_cut_that_loses_the_root_is_a_named_error(tmp_path: Path, alpha: bytes) 
         " the file's pages end at byte 819200; its meta page promises 901120 bytes"
     )
     assert (caught.value.size, caught.value.expected_size) == (819200, 892928)
-    assert "copy it again" in caught.value.hint
+    assert "copy the file again" in caught.value.hint
 
 
 # Single bits

@@ -23,6 +23,7 @@ from etcdfix.model.rules import Rule, unless_accepted
 from etcdfix.model.storagekey import display
 from etcdfix.remediation.audit.search import saved_digests
 from etcdfix.remediation.facts import must_be_had
+from etcdfix.text.commands import rescue
 from etcdfix.text.words import counted
 
 if TYPE_CHECKING:
@@ -85,8 +86,6 @@ def ends_cached_reads(present: Present, change: Change) -> Iterator[RefusedByRul
         yield f"{who}: {ends}"
         return
     names = ", ".join(map(display, kin.examples)) + (", …" if kin.count > len(kin.examples) else "")
-    hint = (
-        f"save them first: etcdfix rescue {resource} --kubeconfig FILE --rescued DIR, then --rescued DIR here; or have "
-        "them written anew: etcdfix fix KEY --from memory"
-    )
+    save = rescue([str(resource)]).line(change.request.run)
+    hint = f"save them first, then name --rescued DIR here: {save}"
     yield unless_accepted(Rule.ENDS_CACHED_READS, f"{who} ({names}): {ends}", hint=hint)

@@ -1,7 +1,7 @@
 r"""Key material that cannot print itself, and what may be shown of text that may hold a key.
 
-A key is needed in two places: the constructor of a cipher, and a configuration file that is written. Everywhere else
-it is named by its fingerprint.
+A key is needed in three places: the constructor of a cipher, a configuration file that is written, and the pipe to a
+worker process. Everywhere else it is named by its fingerprint.
 
 Fingerprint: ``fp:`` and the first 16 hex digits of ``SHA-256("etcdfix key fingerprint v1\0" + key)``. The
 same bytes give the same fingerprint under every provider and name, so a key that was merely renamed is
@@ -70,7 +70,7 @@ class KeyMaterial(Withheld):
         self.size = len(secret)
 
     def expose(self) -> bytes:
-        """Return the key itself; only for the constructor of a cipher, and for a configuration file that is written."""
+        """Return the key itself; only for the places that the module's docstring names."""
         return self._secret
 
     def __repr__(self) -> str:

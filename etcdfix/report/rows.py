@@ -1,6 +1,7 @@
 """Rows of a document that may have very many: read again each time they are asked for, never all in memory.
 
-Where their order is known only once all are there, they are sorted in a temporary file.
+Where their order is known only once all are there, they are sorted in a temporary file. It is sealed: some rows hold
+what was decrypted.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from weakref import finalize
 
 import msgspec
 
+from etcdfix.inputs.temporary import Seal
 from etcdfix.sources.sortedruns import SortedRecords
 
 V_co = TypeVar("V_co", covariant=True)
@@ -70,7 +72,7 @@ class SortedRows(Generic[V]):
     """Takes rows in any order, and returns them in that of their turns."""
 
     def __init__(self, kind: type[V]) -> None:
-        self._records = SortedRecords(max_bytes=_MEMORY_BYTES)
+        self._records = SortedRecords(max_bytes=_MEMORY_BYTES, seal=Seal())
         finalize(self, self._records.close)
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(kind).decode

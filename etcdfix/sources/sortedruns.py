@@ -15,7 +15,7 @@ from typing import IO, Final, NamedTuple
 
 import msgspec
 
-from etcdfix.inputs.temporary import temporary_directory, temporary_file
+from etcdfix.inputs.temporary import Seal, temporary_directory, temporary_file
 from etcdfix.model.errors import SourceError
 
 MAX_RECORDS: Final = 250_000
@@ -41,9 +41,17 @@ class SortedRecords:
     """Byte strings in order, in flat memory; duplicates are kept.
 
     Fill it with :meth:`extend`, call :meth:`finish` once, then read with :meth:`blocks` any number of times.
+
+    Args:
+        max_records: How many are sorted in memory at a time.
+        max_bytes: How many bytes of them.
+        seal: Encrypts each block of the temporary file; None for records that hold nothing decrypted.
     """
 
-    def __init__(self, *, max_records: int = MAX_RECORDS, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(
+        self, *, max_records: int = MAX_RECORDS, max_bytes: int = MAX_BYTES, seal: Seal | None = None
+    ) -> None:
+        self._seal = seal
         self._max_records = max_records
         self._max_bytes = max_bytes
         self._records: list[bytes] = []
@@ -74,7 +82,7 @@ class SortedRecords:
         self._records.sort()
         try:
             self._run_file = self._run_file or temporary_file()
-            self._runs.append(_write(self._run_file, self._records))
+            self._runs.append(_write(self._run_file, self._records, self._seal))
         except OSError as error:
             raise _unwritable(error) from error
         self._records = []
@@ -88,14 +96,14 @@ class SortedRecords:
         """
         if self._run_file is None:
             self._records.sort()
-            self._blocks = _write(self._file, self._records)
+            self._blocks = _write(self._file, self._records, self._seal)
             self._records = []
             return
         self._spill()
         try:
             self._file = temporary_file()
-            for batch in _merge(self._run_file, self._runs):
-                self._blocks += _write(self._file, batch)
+            for batch in _merge(self._run_file, self._runs, self._seal):
+                self._blocks += _write(self._file, batch, self._seal)
             self._file.flush()
         except OSError as error:
             raise _unwritable(error) from error
@@ -123,7 +131,7 @@ class SortedRecords:
     def _read(self, block: _Block) -> list[bytes]:
         # Who asks for one key after the other stays in a block for a thousand of them.
         if self._last is None or self._last[0] is not block:
-            self._last = block, _read(self._file, block)
+            self._last = block, _read(self._file, block, self._seal)
         return self._last[1]
 
     def close(self) -> None:
@@ -143,30 +151,31 @@ def _unwritable(error: OSError) -> SourceError:
     )
 
 
-def _write(file: IO[bytes], records: list[bytes]) -> list[_Block]:
+def _write(file: IO[bytes], records: list[bytes], seal: Seal | None) -> list[_Block]:
     blocks: list[_Block] = []
     step = max(1, len(records) * _BLOCK_BYTES // max(1, sum(map(len, records))))
     for start in range(0, len(records), step):
         part = records[start : start + step]
-        raw = _encode(part)
+        raw = _encode(part) if seal is None else seal.close(_encode(part))
         blocks.append(_Block(part[0], file.tell(), len(raw)))
         file.write(raw)
     return blocks
 
 
-def _read(file: IO[bytes], block: _Block) -> list[bytes]:
+def _read(file: IO[bytes], block: _Block, seal: Seal | None) -> list[bytes]:
     file.seek(block.offset)
-    return _decode(file.read(block.size))
+    raw = file.read(block.size)
+    return _decode(raw if seal is None else seal.open(raw))
 
 
-def _merge(file: IO[bytes], runs: Iterable[list[_Block]]) -> Iterator[list[bytes]]:
+def _merge(file: IO[bytes], runs: Iterable[list[_Block]], seal: Seal | None) -> Iterator[list[bytes]]:
     """Merge sorted runs, yielding sorted lists.
 
     Everything up to the smallest of the runs' last loaded records is complete in memory, so it can be cut off
     each run and sorted together: list.sort finds the runs again and merges them in C, half as long as
     ``heapq.merge`` takes to hand the records through one by one.
     """
-    active = [(iter(run[1:]), _read(file, run[0])) for run in runs if run]
+    active = [(iter(run[1:]), _read(file, run[0], seal)) for run in runs if run]
     while active:
         bound = min(records[-1] for _, records in active)
         batch: list[bytes] = []
@@ -179,7 +188,7 @@ def _merge(file: IO[bytes], runs: Iterable[list[_Block]]) -> Iterator[list[bytes
                 following = next(blocks, None)
                 if following is None:
                     continue
-                rest = _read(file, following)
+                rest = _read(file, following, seal)
             remaining.append((blocks, rest))
         active = remaining
         batch.sort()

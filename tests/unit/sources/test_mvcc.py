@@ -6,6 +6,7 @@ import struct
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -232,7 +233,7 @@ def test_what_came_before_a_failure_is_not_lost(failure: BaseException, after: i
     assert seen == VALUES[:after]
 
 
-def filled(records: list[bytes], *, batch: int = 7, **limits: int) -> SortedRecords:
+def filled(records: list[bytes], *, batch: int = 7, **limits: Any) -> SortedRecords:
     held = SortedRecords(**limits)
     for start in range(0, len(records), batch):
         held.extend(records[start : start + batch])

@@ -30,7 +30,8 @@ AGAIN: Final = "run the same again in a moment"
 
 _PASSING: Final = frozenset({408, 429, 502, 503, 504})
 _MOST_WAITS: Final = 5
-_LONGEST_PAUSE_SECONDS: Final = 30
+_LONGEST_WAIT_SECONDS: Final = 60
+"""For all pauses of one request together: an outcome may wait for it."""
 _LONGEST_TEXT: Final = 300
 _GRACE_SECONDS: Final = 0.25
 _LOOK_AT_IT: Final = "kubectl --kubeconfig FILE get --raw /readyz"
@@ -177,16 +178,18 @@ class Server:
         self, path: str, *, accept: str = "application/json", longest: int = LONGEST_ANSWER
     ) -> Reply | NoReply:
         """Send a ``GET``, and send it again after a while where the server is only busy."""
-        waits = 0
+        waits, left = 0, _LONGEST_WAIT_SECONDS
         while True:
             if self._pace is not None:
                 self._pace.wait()
             self.requests += 1
             reply = self.send("GET", path, accept=accept, longest=longest)
-            if isinstance(reply, NoReply) or not reply.is_passing or waits == _MOST_WAITS:
+            if isinstance(reply, NoReply) or not reply.is_passing or waits == _MOST_WAITS or left <= 0:
                 return reply
             waits += 1
-            sleep(min(max(reply.retry_after or 0, 1), _LONGEST_PAUSE_SECONDS))
+            pause = min(max(reply.retry_after or 0, 1), left)
+            left -= pause
+            sleep(pause)
 
     def send(
         self,

@@ -119,9 +119,10 @@ def unavailable(retry_after: str) -> Answer:
         (
             [Answer(503, b"", headers=(("Retry-After", after),)) for after in ("0", "31", "soon")] + [GOOD],
             200,
-            [1, 30, 1],
+            [1, 31, 1],
         ),
         ([BUSY] * 6 + [GOOD], 429, [7] * 5),
+        ([unavailable("45")] * 6 + [GOOD], 503, [45, 15]),
         ([status_answer(429), GOOD], 429, []),  # its memory is lost: to ask again helps nothing
         ([Answer(500, b""), GOOD], 500, []),
     ],

@@ -20,6 +20,8 @@ _SHOWN = 5
 def facts(value: Any, at: str = "", *, words: bool = False) -> Iterator[tuple[str, Any]]:
     """Yield what has to stay of a JSON value: the path of each field and what stands there."""
     match value:
+        case None:  # a field that is left out says the same
+            return
         case dict():
             for name, part in value.items():
                 if name not in NOT_COMPARED and not f"{at}.{name}".endswith(GONE):

@@ -22,7 +22,9 @@ GONE: Final = tuple(
         "removed", "behind", "behind_count", "template", "in_pod_template", "finished",
         *(f"stages[{stage}].resources" for stage in ("unreadable", "pods", "rest", "namespace")),
         "told.apiVersion", "told.complete", "told.encryption_config", "told.finding", "told.kind",
-        "told.source",
+        "told.source", "told.ruled_out", "reached_end", "when_served", "later", "warnings", "undetermined", "cycles",
+        "missing_apis", "elsewhere", "elsewhere_count", "unavailable_apis", "unknown_apis", "left_behind",
+        "stages[namespace]",
     )
 )  # fmt: skip
 

@@ -11,7 +11,7 @@ import msgspec
 from etcdfix.copies.finder import Finder, LookedInto
 from etcdfix.copies.model import Copy, Home, Place, Wanted, Way, examined_copy
 from etcdfix.examine.one import Examiner
-from etcdfix.examine.repair import RepairSearch, unasked
+from etcdfix.examine.repair import RepairSearch, without_doubtful_prefix
 from etcdfix.examine.verdicts.deletability import FAILED
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.model.errors import SourceError
@@ -52,7 +52,7 @@ class Bit(Finder):
             self._examiner.closer.search_repair(found) if found.stored.value else RepairSearch(found.repair)
         )
         if not self._every and found.repair is None:  # else what stands beside the value has told more
-            search = unasked(search, found.verdict.cause)
+            search = without_doubtful_prefix(search, found.verdict.cause)
         self.why_not, self.ambiguous = search.why_not, search.ambiguous
         if search.repair is not None:
             yield put_right(found, search.repair, search.repaired)

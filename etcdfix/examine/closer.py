@@ -20,7 +20,14 @@ from etcdfix.examine.looking import (
     kms_key_id_of,
 )
 from etcdfix.examine.readers import ResourceReader
-from etcdfix.examine.repair import NO_REPAIR, RepairSearch, find_repair, proof_of, rewrites_of, unasked
+from etcdfix.examine.repair import (
+    NO_REPAIR,
+    RepairSearch,
+    find_repair,
+    proof_of,
+    rewrites_of,
+    without_doubtful_prefix,
+)
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.damage import Damage, is_right_key
 from etcdfix.examine.verdicts.deletability import FAILED, rests_on_others
@@ -50,8 +57,8 @@ _UNREAD = FAILED | {Outcome.UNDETERMINED}
 _ELSEWHERE: Final = frozenset({Undone.OTHER_PREFIX, Undone.OTHER_PATH})
 
 
-class Closer:
-    """Looks closer at values, for one examiner.
+class UnreadableExaminer:
+    """Examines values that the straight road of :class:`Examiner` could not settle.
 
     Args:
         repairs: Look for what puts a value right.
@@ -173,7 +180,7 @@ class Closer:
             kms_key_id_of(stored, envelope),
             reader.rule,
             tuple(name.key for name in keys if name.key.startswith("fp:")),
-            unasked(
+            without_doubtful_prefix(
                 self._find_repair(reader, stored, verdict, peek, thorough=thorough), verdict.cause
             ).repair,
             verdict.cause is Cause.KMS_ENVELOPE_DAMAGED
@@ -204,13 +211,13 @@ class Closer:
         """Take note of what a value that does not open shows of its key for others."""
         if is_right_key(peek):
             for name in keys:
-                span = reader.tried_by(name) if peek.key_fingerprint in {"", name.key} else None
+                span = reader.span_of_named_key(name) if peek.key_fingerprint in {"", name.key} else None
                 if span is not None and peek.undone is not None:
                     span.elsewhere = span.elsewhere or peek.undone.what in _ELSEWHERE
                 elif span is not None and _is_whole_but_unfitting(peek):
                     span.first_unfitting = min(span.first_unfitting, stored.mod_revision)
         elif verdict.damage is not Damage.PROVEN and verdict.cause is not Cause.KMS_UNREACHABLE:
-            for span in filter(None, map(reader.tried_by, keys)):
+            for span in filter(None, map(reader.span_of_named_key, keys)):
                 span.note_failing(stored.mod_revision, stored.key)
 
     def search_repair(self, found: Examination) -> RepairSearch:

@@ -16,7 +16,7 @@ from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.encryption.kms.envelopes import KMSPending
 from etcdfix.encryption.transformer import Transformers, no_plugin
-from etcdfix.examine.closer import Closer
+from etcdfix.examine.closer import UnreadableExaminer
 from etcdfix.examine.kept_openings import KeptOpenings
 from etcdfix.examine.readers import PlainCounts, PlainPlace, Plugins, ResourceReader, ResourceReaders
 from etcdfix.examine.verdicts.examination import Examination
@@ -87,7 +87,7 @@ class Examiner:
         self.kept: KeptOpenings | None = None
         self._names = transformers.names if transformers is not None else frozenset[str]()
         self.assumed_release = assumed_release
-        self.closer = Closer(self)
+        self.closer = UnreadableExaminer(self)
         self._last_opened: tuple[StoredValue, bytes] | None = None
 
     @classmethod
@@ -136,7 +136,7 @@ class Examiner:
         """
         other = copy.copy(self)
         other.readers = self.readers.independent_copy()
-        other.closer = Closer(other, repairs=repairs)
+        other.closer = UnreadableExaminer(other, repairs=repairs)
         other._last_opened = None  # noqa: SLF001 - its own
         other.kept = None  # what is read elsewhere is no newer value of these etcd keys
         return other
@@ -247,7 +247,7 @@ class Examiner:
                         decoded = decode(data)
                     else:
                         problem = opened
-                elif not reader.is_closed(data):
+                elif not reader.cannot_be_read(data):
                     plain = Plaintext(data, IDENTITY, stale=False)
                     decoded = decode(data)
             except DecodeError as error:
@@ -308,7 +308,7 @@ class Examiner:
             yield stored, found
 
     def _note_opened(self, reader: ResourceReader, plain: Plaintext, revision: int) -> OpenedSpan:
-        opened = reader.opened_by(plain.transformer, plain.key_fingerprint, plain.kms_key_id)
+        opened = reader.span_of_plaintext(plain.transformer, plain.key_fingerprint, plain.kms_key_id)
         opened.reach((revision,), unbound=not plain.authenticated)
         return opened
 

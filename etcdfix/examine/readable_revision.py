@@ -43,8 +43,8 @@ class Keeps(Protocol):
         ...
 
 
-class Kept(NamedTuple):
-    """A value that a source still keeps.
+class RevisionThatReads(NamedTuple):
+    """A value of a key, present or earlier, that reads.
 
     Attributes:
         examination: What it is.
@@ -57,14 +57,14 @@ class Kept(NamedTuple):
     same_object: bool
 
 
-class Sought(NamedTuple):
-    """What came of a search: the revision, None for none; and why not everything was looked at, "" where it was."""
+class RevisionSearch(NamedTuple):
+    """Holds the revision that a search found, and why the search stopped early; "" where it did not."""
 
     revision: ReadableRevision | None
     not_sought: str = ""
 
 
-_TOO_MANY: Final = Sought(None, "too many other values cannot be read")
+_TOO_MANY: Final = RevisionSearch(None, "too many other values cannot be read")
 
 
 def reads(found: Examination) -> bool:
@@ -80,7 +80,7 @@ def newest_kept(
     *,
     generations: bool = True,
     newest_fails: bool = False,
-) -> Kept | None:
+) -> RevisionThatReads | None:
     """Return the newest value of a key that fits, the present one included; None where none is kept.
 
     Step by step back, since a step costs little and the whole history much. The steps end where the generation begins,
@@ -122,14 +122,14 @@ def _step_back(
     most_steps: int,
     *,
     newest_fails: bool = False,
-) -> tuple[Kept | None, _End, int]:
+) -> tuple[RevisionThatReads | None, _End, int]:
     """Return what fits within the generation, why the steps ended, and how many questions they took."""
     stored, at = newest, 0
     for step in range(most_steps):
         if at or not newest_fails:
             examination = examiner.examine(stored)
             if fits(examination):
-                return Kept(examination, at, True), _End.FOUND, step
+                return RevisionThatReads(examination, at, True), _End.FOUND, step
         if stored.version == 1:
             return None, _End.GENERATION, step
         at = stored.mod_revision - 1
@@ -148,7 +148,7 @@ def kept_of_history(
     *,
     newest: StoredValue | None,
     newest_fails: bool = False,
-) -> Kept | None:
+) -> RevisionThatReads | None:
     """Return the newest value of a key that fits, whatever generation it is of; None where none is kept.
 
     Raises:
@@ -183,7 +183,7 @@ def kept_of_history(
         return None
     # A history that ends elsewhere says nothing of what came after it.
     ends = gone if newest is None else not gone and generation == newest.create_revision
-    return Kept(found, at, same_object and ends)
+    return RevisionThatReads(found, at, same_object and ends)
 
 
 def tells_apart(value: bytes) -> bool:
@@ -230,10 +230,10 @@ class ReadableRevisions:
             most_histories=_MOST_HISTORIES if live else None,
         )
 
-    def of(self, found: Examination) -> Sought:
+    def of(self, found: Examination) -> RevisionSearch:
         """Look for the newest readable revision of a value; for one that is not proven unreadable there is none."""
         if found.verdict.outcome not in FAILED:
-            return Sought(None)
+            return RevisionSearch(None)
         if self._questions is not None and self._questions <= 0:
             return _TOO_MANY
         if self._apart is None:
@@ -243,25 +243,29 @@ class ReadableRevisions:
             with self._source.aside(), plugins.without_recording() if plugins is not None else nullcontext():
                 return self._look(self._apart, found.stored)
         except SourceError as exc:
-            return Sought(None, f"the earlier revisions could not be read: {exc.message}")
+            return RevisionSearch(None, f"the earlier revisions could not be read: {exc.message}")
 
-    def _look(self, examiner: Examiner, newest: StoredValue) -> Sought:
+    def _look(self, examiner: Examiner, newest: StoredValue) -> RevisionSearch:
         if self._questions is None:
-            return Sought(readable_of(newest_kept(self._source, examiner, newest, reads)))
+            return RevisionSearch(readable_of(newest_kept(self._source, examiner, newest, reads)))
         kept, end, questions = _step_back(self._source, examiner, newest, reads, _STEPS_OF_MANY + 1)
         self._questions -= max(questions, 1)
         if end is _End.STEPS:
-            return Sought(None, f"only the {_STEPS_OF_MANY} revisions before this one were looked at")
+            return RevisionSearch(None, f"only the {_STEPS_OF_MANY} revisions before this one were looked at")
         if end is not _End.GENERATION:
-            return Sought(readable_of(kept))
+            return RevisionSearch(readable_of(kept))
         if self._histories is not None:
             if self._histories <= 0:
-                return Sought(None, "nothing before the present generation of the etcd key was looked at")
+                return RevisionSearch(
+                    None, "nothing before the present generation of the etcd key was looked at"
+                )
             self._histories -= 1
-        return Sought(readable_of(kept_of_history(self._source, examiner, newest.key, reads, newest=newest)))
+        return RevisionSearch(
+            readable_of(kept_of_history(self._source, examiner, newest.key, reads, newest=newest))
+        )
 
 
-def readable_of(kept: Kept | None) -> ReadableRevision | None:
+def readable_of(kept: RevisionThatReads | None) -> ReadableRevision | None:
     """Return an earlier value that reads as others are told of it; None for none, and for the present one."""
     if kept is None or not kept.at:  # others saw that the present one cannot be read
         return None

@@ -108,17 +108,14 @@ class ResourceReader:
         self.spans = spans
         self._key_id = self._key_digest = ""
 
-    def is_closed(self, data: bytes) -> bool:
-        """Say whether nothing can be done with a value: there are no transformers, and it needs some.
-
-        Not even what belongs to another program, or is the API servers' bookkeeping, is looked into.
-        """
+    def cannot_be_read(self, data: bytes) -> bool:
+        """Say whether this reader cannot read a value: it is no object, or it is encrypted and no key is given."""
         if self.directory.codec is StorageCodec.NOT_AN_OBJECT:
             return True
         return self.covered is Covered.NO_CONFIGURATION and data.startswith(ENCRYPTED_PREFIX)
 
-    def opened_by(self, transformer: str, key_fingerprint: str, kms_key_id: str) -> OpenedSpan:
-        """Return what a key has opened here, as a plaintext names the key."""
+    def span_of_plaintext(self, transformer: str, key_fingerprint: str, kms_key_id: str) -> OpenedSpan:
+        """Return the span of the key that opened a plaintext, and create it if it is missing."""
         key = key_fingerprint
         if kms_key_id:
             # The same key opens one value after the other.
@@ -131,10 +128,10 @@ class ResourceReader:
             span = self.spans[place] = OpenedSpan((key_fingerprint,) if key_fingerprint else ())
         return span
 
-    def tried_by(self, name: KeyName) -> OpenedSpan | None:
-        """Return what is known of a key under which a value does not open.
+    def span_of_named_key(self, name: KeyName) -> OpenedSpan | None:
+        """Return the span of a key that a value names, and create it if it is missing.
 
-        None for one that the configuration does not have, and past so many key ids: hostile values can name any.
+        Returns None for a key that is not configured, and past so many key ids: hostile values can name any.
         """
         place = name.transformer, name.key
         span = self.spans.get(place)
@@ -395,7 +392,7 @@ class PlainCounts:
         counts, self._taken = self._taken, []
         for reader, places in readers.values():
             for (transformer, fingerprint, kms_key_id, stale), revisions in places.items():
-                opened = reader.opened_by(transformer, fingerprint, kms_key_id)
+                opened = reader.span_of_plaintext(transformer, fingerprint, kms_key_id)
                 first, last = opened.reach(revisions, unbound=is_maybe_unbound(transformer, stale))
                 counts.append(
                     PlainCount(

@@ -93,8 +93,8 @@ def find_repair(
     return RepairSearch(Repair(rewrite.kind, rewrite.words, proof), value, found, "")
 
 
-def unasked(search: RepairSearch, cause: Cause | None) -> RepairSearch:
-    """Return what of a search is told of one value by itself: no prefix where the configuration may be what differs.
+def without_doubtful_prefix(search: RepairSearch, cause: Cause | None) -> RepairSearch:
+    """Drop a repaired prefix or name that a wrong configuration, or another key, would explain too.
 
     What others come to may tell more: see :class:`~etcdfix.examine.two_passes.TwoPasses`.
     """

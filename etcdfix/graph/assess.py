@@ -12,7 +12,13 @@ from contextlib import nullcontext
 from typing import Final
 
 from etcdfix.examine.one import Examiner
-from etcdfix.examine.readable_revision import Kept, kept_of_history, newest_kept, readable_of, reads
+from etcdfix.examine.readable_revision import (
+    RevisionThatReads,
+    kept_of_history,
+    newest_kept,
+    readable_of,
+    reads,
+)
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.graph.collector import collect
 from etcdfix.graph.contents import ContentReader
@@ -133,7 +139,7 @@ def _stated_uids(index: ImpactIndex, node: int) -> Counter[str]:
 
 def _newest_object(
     source: Source, examiner: Examiner, key: bytes, *, generations: bool, closed: StoredValue | None
-) -> Kept | None:
+) -> RevisionThatReads | None:
     """Return the newest value of a key that tells who it was, in whatever way it is wrong otherwise.
 
     What earlier revisions come to says nothing of other values.
@@ -147,13 +153,17 @@ def _newest_object(
         return kept_of_history(source, apart, key, came_out, newest=None) if generations else None
 
 
-def _is_later(source: Source, found: Kept) -> bool:
+def _is_later(source: Source, found: RevisionThatReads) -> bool:
     """Say whether a present value was written after the revision that is read: a compaction left nothing else."""
     return not found.at and found.examination.stored.mod_revision > source.describe().revision
 
 
 def _last_known(
-    index: ImpactIndex, node: int, reader: ContentReader, found: Kept | None, stated: Counter[str]
+    index: ImpactIndex,
+    node: int,
+    reader: ContentReader,
+    found: RevisionThatReads | None,
+    stated: Counter[str],
 ) -> LastKnown:
     """Return who an object is or was: by its newest readable revision, else by what others say of its uid."""
     # A key that was deleted and made again since tells of another object.

@@ -12,8 +12,8 @@ from etcdfix.copies.model import Home
 from etcdfix.copies.value import home_of
 from etcdfix.examine.claims import KEY_NAME_CHECK, PREDECESSOR_CHECK
 from etcdfix.examine.one import Examiner, Reading
-from etcdfix.examine.readable_revision import ReadableRevisions, Sought
-from etcdfix.examine.repair import unasked
+from etcdfix.examine.readable_revision import ReadableRevisions, RevisionSearch
+from etcdfix.examine.repair import without_doubtful_prefix
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.examination import Examination, KeyName
 from etcdfix.model.errors import SourceError
@@ -39,7 +39,7 @@ _NOT_SEARCHED: Final = Evidence(
     "repair", "not looked for", "etcdfix explain KEY tries to put back each bit of it"
 )
 EARLIER_CHECK: Final = "earlier-revision"
-ENDED: Final = Sought(None, "the scan was ended early")
+ENDED: Final = RevisionSearch(None, "the scan was ended early")
 
 
 def with_evidence(found: Examination, more: tuple[Evidence, ...]) -> Examination:
@@ -60,7 +60,7 @@ class CloserLook:
         self._predecessors_asked = self._homes_asked = 0
         self._trees: dict[bytes, bool] = {}
 
-    def evidence_of(self, found: Examination, sought: Sought) -> tuple[Evidence, ...]:
+    def evidence_of(self, found: Examination, sought: RevisionSearch) -> tuple[Evidence, ...]:
         """Return what the name of the key and its earlier revisions show."""
         own = self._warnings_of_name(found)
         if (readable := sought.revision) is not None:
@@ -90,7 +90,7 @@ class CloserLook:
         self._searched.update(keys)
         if size > _MOST_SEARCHED_SIZE or any(self._searched[key] > _MOST_SEARCHED for key in keys):
             return with_evidence(found, (_NOT_SEARCHED,))
-        search = unasked(self._examiner.closer.search_repair(found), found.verdict.cause)
+        search = without_doubtful_prefix(self._examiner.closer.search_repair(found), found.verdict.cause)
         return msgspec.structs.replace(found, repair=search.repair)
 
     def without_neighbour(self, found: Examination) -> Examination:

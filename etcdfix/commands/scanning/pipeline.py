@@ -16,7 +16,7 @@ from etcdfix.commands.scanning.closer import EARLIER_CHECK, ENDED, CloserLook, w
 from etcdfix.copies.model import THE_VALUE, Home
 from etcdfix.examine.claims import KEY_NAME_CHECK, PREDECESSOR_CHECK
 from etcdfix.examine.one import Examiner
-from etcdfix.examine.readable_revision import Sought
+from etcdfix.examine.readable_revision import RevisionSearch
 from etcdfix.examine.verdicts.deletability import FAILED
 from etcdfix.examine.verdicts.examination import Examination, PlainCount
 from etcdfix.examine.verdicts.key_loss import KeyCounter
@@ -123,7 +123,7 @@ class FindingPipeline:
         if other:
             self.elsewhere[other] += 1
 
-    def _put_aside(self, found: Examination, sought: Sought) -> None:
+    def _put_aside(self, found: Examination, sought: RevisionSearch) -> None:
         stored, baseline = found.stored, self._request.baseline
         bare = msgspec.structs.replace(found, stored=msgspec.structs.replace(stored, value=b""))
         row = _Waiting(

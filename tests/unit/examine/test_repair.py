@@ -10,7 +10,7 @@ from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine.all import examine_all
 from etcdfix.examine.one import Examiner
-from etcdfix.examine.repair import RepairSearch, unasked
+from etcdfix.examine.repair import RepairSearch, without_doubtful_prefix
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.deletability import risks_of
 from etcdfix.examine.verdicts.examination import Examination
@@ -144,15 +144,15 @@ def test_a_name_is_put_back_for_who_asks_and_nothing_proves_it(
         assert found.repair is not None
         assert (found.repair.kind, found.repair.proof) == (RepairKind.NAME, RepairProof.NONE)
         assert found_by_a_pass(one.examiner, StoredValue(one.etcd_key, damaged, 100, 5, 2, 0)) is None
-        told = unasked(found, None)
+        told = without_doubtful_prefix(found, None)
         assert (told.repair, told.value) == (None, b"")
         assert "a key that had that name looks the same" in told.why_not
 
 
 def test_no_prefix_is_told_where_the_configuration_may_be_what_differs() -> None:
     found = search(flipped(aesgcm(secret(), KEY), 5))[1]
-    assert unasked(found, Cause.UNKNOWN_ENVELOPE) == found
-    told = unasked(found, Cause.PROVIDER_MISSING)
+    assert without_doubtful_prefix(found, Cause.UNKNOWN_ENVELOPE) == found
+    told = without_doubtful_prefix(found, Cause.PROVIDER_MISSING)
     assert told.repair is None
     assert "the configuration may be what is wrong" in told.why_not
 

@@ -181,15 +181,19 @@ class MergedReport(msgspec.Struct, frozen=True, kw_only=True):
         """How many values cannot be read."""
         return self.counts.decrypt_failures + self.counts.decode_failures
 
+    @property
+    def broken(self) -> int:
+        """How many values cannot be read, or are wrong inside."""
+        return self.unreadable + self.counts.inconsistent
+
     def row(self) -> tuple[Cell, ...]:
         """Return it as a row of the table."""
         counts, why = self.counts, "; ".join(self.incomplete_reasons) or None
         result = _RESULTS.get(self.exit_code, str(self.exit_code))
-        broken = self.unreadable + counts.inconsistent
         return (
             self.cluster,
             result,
-            broken,
+            self.broken,
             counts.undetermined,
             self.severity,
             counts.readable,
@@ -216,8 +220,11 @@ class ReportMerge(PublishedReport, frozen=True, kw_only=True):
     def document(self) -> Document:
         """Return how many clusters have findings, and a row for each, the worst first."""
         codes = [row.exit_code for row in self.reports]
-        told = ", ".join(f"{codes.count(code)} with {word}" for code, word in _RESULTS.items() if code != 3)
-        headline = f"{counted(len(codes), 'report')}: {codes.count(3)} incomplete, {told}"
+        broken = sum(row.broken > 0 for row in self.reports)
+        told = (
+            f"{broken} with broken objects, {codes.count(3)} incomplete, {codes.count(0)} with nothing wrong"
+        )
+        headline = f"{counted(len(codes), 'report')}: {told}"
         if self.left_out:
             headline += f"; {counted(len(self.left_out), 'file')} left out"
         worst = sorted(self.reports, key=lambda row: (-row.exit_code, -row.unreadable))

@@ -78,7 +78,9 @@ class LogRecords(msgspec.Struct, frozen=True):
             return Document(status=Status(State.OK, f"no records: {self.log}"))
         records = Table(columns=_RECORDS, rows=self.rows, total=self.count, noun="older record", brief=_BRIEF)
         headline = f"{counted(self.count, 'record')}, the newest first: {self.log}"
-        return Document(status=Status(State.OK, headline), sections=[records])
+        verify = Command(("etcdfix", "log", "verify", self.log))
+        following = Step("Check that no record was changed or cut off", verify)
+        return Document(status=Status(State.OK, headline), next=following, sections=[records])
 
 
 class LogFault(msgspec.Struct, frozen=True):

@@ -218,7 +218,7 @@ def test_least_privilege(
     if not scope:
         assert "permission denied outside /registry/: only keys that start with it are read" in told
     if scope == ("/registry",):
-        assert "permission denied: the key /registry itself, outside /registry/, was not read" in told
+        assert "permission denied: the key /registry itself, outside the storage prefix, was not read" in told
     assert "NOTHING WAS EXAMINED" not in told
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import re
+from abc import ABC, abstractmethod
 from bisect import insort
 from collections.abc import Callable, Iterator
 from hashlib import sha256
@@ -133,7 +134,7 @@ class _OpenedV1(NamedTuple):
         return f"_OpenedV1({len(self.data)} bytes, stale={self.stale})"
 
 
-class _ProviderReader:
+class _ProviderReader(ABC):
     """Opens values of one KMS provider.
 
     Attributes:
@@ -166,8 +167,9 @@ class _ProviderReader:
         answer = _unwrap(self.plugin, wrapped)
         return not isinstance(answer, Attempt) or answer.reason is not FailureReason.KMS_UNREACHABLE
 
+    @abstractmethod
     def _wrapped_key(self, body: bytes) -> WrappedKey:
-        raise NotImplementedError
+        """Return the wrapped data key of a body; raises KMSEnvelopeInvalid."""
 
 
 class KMSv1Reader(_ProviderReader):

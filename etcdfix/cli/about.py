@@ -13,7 +13,7 @@ from click.shell_completion import get_completion_class
 from etcdfix import __version__
 from etcdfix.cli.command import Command
 from etcdfix.cli.output import require_output
-from etcdfix.inputs.releases import FIRST_MINOR, LAST_MINOR
+from etcdfix.inputs.releases import KNOWN_RELEASES
 from etcdfix.report.model import API_VERSION
 from etcdfix.report.schema import SCHEMAS, schema_of
 
@@ -26,7 +26,7 @@ def version() -> int:
     require_output()
     click.echo(f"etcdfix {__version__}")
     click.echo(f"{platform.python_implementation()} {platform.python_version()} on {platform.platform()}")
-    click.echo(f"Kubernetes: knows 1.{FIRST_MINOR} to 1.{LAST_MINOR}")
+    click.echo(f"Kubernetes: knows {KNOWN_RELEASES}")
     click.echo(f"reports: writes and reads {API_VERSION}")
     return 0
 

@@ -16,7 +16,7 @@ from etcdfix.commands.opening import Inputs, load_encryption
 from etcdfix.inputs import machine
 from etcdfix.inputs.on_this_machine import find_distributions
 from etcdfix.inputs.overrides import Overrides, parse_overrides, servers_of
-from etcdfix.inputs.releases import parse_kubernetes_version
+from etcdfix.inputs.releases import KNOWN_RELEASES, find_minor, parse_kubernetes_version
 from etcdfix.model.errors import ConfigurationError
 from etcdfix.model.scope import ScopeRequest
 from etcdfix.model.storagekey import DEFAULT_PREFIX, StorageLayout
@@ -84,6 +84,7 @@ def gather_inputs(
     named: str | None = options.get("etcd_servers_overrides")
     overrides = parse_overrides(named) if named is not None else None
     main: str = options.get("main_endpoints") or ""
+    notices: list[str] = []
     # Whoever names endpoints beside a manifest has all read from there.
     several = _is_live(options) and (named is not None or not options.get("endpoints"))
     if options.get("manifest") is not None:
@@ -94,8 +95,13 @@ def gather_inputs(
         main = main or ",".join(manifest.endpoints)
         where = f"{options['manifest']} ({origins['manifest']})"
         for name, value in _options_in(manifest).items():
-            if value and options.get(name) in ({None} if name == "etcd_prefix" else {None, ""}):
-                options[name], origins[name] = value, where
+            if not value or options.get(name) not in ({None} if name == "etcd_prefix" else {None, ""}):
+                continue
+            if name == "kubernetes_version" and find_minor(value) is None:
+                known = f"this version knows {KNOWN_RELEASES}, and accepts each of them"
+                notices.append(f"{where} names an image of release {value}; {known}")
+                continue
+            options[name], origins[name] = value, where
     connection = {name: options.get(name) for name in _CONNECTION}
     if named is not None:
         main = main or connection["endpoints"] or ""
@@ -103,7 +109,6 @@ def gather_inputs(
     prefix = options.get("etcd_prefix")
     prefix = prefix if prefix is not None else DEFAULT_PREFIX
     config, revision = options.get("encryption_config"), options.get("revision") or 0
-    notices: list[str] = []
     own = ""
     if several and each_from_its_own and revision:
         raise ConfigurationError(

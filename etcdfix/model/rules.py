@@ -83,7 +83,7 @@ MEANINGS: Final[Mapping[Rule, str]] = {
     Rule.UNLISTED_SOURCE: "neither this audit log nor this etcd lists the value, and you have looked at it",
     Rule.UNKNOWN_CLUSTER: "no uid names the cluster, and you know that it is this one",
     Rule.OTHER_CLUSTER_ID: "the record is of another etcd, and this one was made from its snapshot or its data",
-    Rule.UNKNOWN_RELEASE: "no Node confirms --kubernetes-version, and you are sure of it",
+    Rule.UNKNOWN_RELEASE: "no Node confirms the release, and you are sure of it",
     Rule.NO_API_SERVER: "no API server can be asked, not even for permission",
     Rule.UNDEPLOYED_WRITE_KEY: "nothing shows that API servers hold today's write key, and you know that they do",
     Rule.EXPIRED_LEASE: "its lease has expired, and you want the value without it",

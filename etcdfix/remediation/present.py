@@ -42,6 +42,7 @@ from etcdfix.remediation.members import (
     survey_members,
 )
 from etcdfix.remediation.surroundings import FRESH, Around, SameKeyEvidence, SameStart
+from etcdfix.sources.live import LiveSource
 
 if TYPE_CHECKING:
     from etcdfix.remediation.change import ChangeRequest
@@ -160,8 +161,14 @@ class Present(Facts):
     @fact("release")
     def newest_kubelet(self) -> int | None:
         """The minor release of the newest kubelet, where a release was named and a Node can be read."""
-        named = self.cluster.examiner.assumed_release
-        return newest_kubelet(self.cluster.source, self.cluster.examiner) if named else None
+        cluster = self.cluster
+        if not cluster.examiner.assumed_release:
+            return None
+        if cluster.main is None or not self.identity.main_endpoints:
+            return newest_kubelet(cluster.source, cluster.examiner)
+        # API servers keep Nodes in the main etcd: what looks like one in another etcd shows nothing.
+        with LiveSource(cluster.main) as source:
+            return newest_kubelet(source, cluster.examiner)
 
     @property
     def release_proven(self) -> bool:

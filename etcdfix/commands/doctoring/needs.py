@@ -61,7 +61,7 @@ def check_kubernetes(source: Source, examiner: Examiner) -> Iterator[Check]:
         what = f"Kubernetes: {told}; this etcdfix knows releases up to 1.{LAST_MINOR}"
         yield warn(what, "use a newer etcdfix: this one may call new fields damaged")
     elif named and newest is None:
-        advice = f"leave --kubernetes-version out, or a change needs {acceptance(Rule.UNKNOWN_RELEASE)}"
+        advice = f"a change needs {acceptance(Rule.UNKNOWN_RELEASE)}"
         yield warn(f"Kubernetes: release {named} was named, and {told}", advice)
     else:
         doubt = misfit(named, newest) if named and newest is not None else None

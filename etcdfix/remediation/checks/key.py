@@ -231,7 +231,7 @@ def misfit(named: str, newest: int) -> RefusedByRule | None:
         f"release {named} was named, and the newest kubelet is 1.{newest}: the API servers are of 1.{newest} to "
         f"1.{newest + MOST_SKEW}"
     )
-    hint = "name the release of the API servers with --kubernetes-version, or leave it out"
+    hint = "name the release of the API servers with --kubernetes-version"
     return refuse(Rule.RELEASE, why, hint=hint)
 
 
@@ -245,7 +245,8 @@ def release(present: Present, _change: Change) -> Said:
 
 def unknown_release(present: Present, change: Change) -> Said:
     """A Node can be read that shows which release the API servers are of, where one was named."""
-    named = present.cluster.examiner.assumed_release
+    cluster = present.cluster
+    named = cluster.examiner.assumed_release
     if named and present.newest_kubelet is None and not change.accepts(Rule.UNKNOWN_RELEASE):
         why = f"no Node can be read, so nothing shows that the API servers are of release {named}"
-        yield unless_accepted(Rule.UNKNOWN_RELEASE, why, hint="leave --kubernetes-version out")
+        yield unless_accepted(Rule.UNKNOWN_RELEASE, f"{why}, as {cluster.release_source} says")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,9 @@ from tests.support.attacks import (
     secret,
     without,
 )
+from tests.support.change_runs import ACKNOWLEDGED
 from tests.support.etcd_proxy import EtcdProxy
+from tests.support.fixtures import StartEtcd
 from tests.support.lossy_etcd import TXN
 from tests.support.objects import KUBE_SYSTEM_UID, crd, json_object, namespace_object, widget
 
@@ -219,6 +222,46 @@ def test_release_that_the_nodes_bear_out(registry: Attacked) -> None:
     at = registry.put("shop/gpu", claim("v1alpha2"), resource="resourceclaims")
     ran = registry.delete(at, "--kubernetes-version", "1.34", "--dry-run")
     assert (ran.code, ran.err.count("version-removed")) == (0, 1), ran.err
+
+
+@pytest.mark.parametrize(
+    ("nodes", "says"),
+    [
+        (["v1.30.2"], "the newest kubelet is 1.30"),
+        (["v1.36.0", "v1.30.2"], "the newest kubelet is 1.36"),
+        ([], "no Node can be read, so nothing shows that the API servers are of release 1.34"),
+    ],
+)
+def test_release_of_a_manifest_that_the_main_etcd_does_not_bear_out(
+    registry: Attacked, start_etcd: StartEtcd, nodes: list[str], says: str
+) -> None:
+    """API servers keep Nodes in the main etcd: one beside the key itself is left from elsewhere, and shows nothing."""
+    registry.keyed("aesgcm")
+    own = start_etcd()
+    for number, kubelet in enumerate(nodes):
+        registry.put(f"n-{number}", node(f"n-{number}", kubelet), resource="minions")
+    at = registry.key("shop/gpu", "resourceclaims")
+    own.put_all([(at, claim("v1alpha2")), (registry.key("left", "minions"), node("left", "v1.34.1"))])
+    overrides = f"resource.k8s.io/resourceclaims#{own.endpoint}"
+    flags = [f"--etcd-servers={registry.endpoints}", f"--etcd-servers-overrides={overrides}"]
+    container = {"image": "kube-apiserver:v1.34.1", "command": ["kube-apiserver", *flags]}
+    manifest = registry.folder / "manifest.json"
+    manifest.write_text(json.dumps({"spec": {"containers": [container]}}))
+    given = ["--manifest", str(manifest), *registry.common()[2:]]
+    flags = without(EVERY_FLAG, "unknown-release")
+    with registry.nothing_changes():
+        ran = registry.run("delete", at.decode(), ACKNOWLEDGED, "--yes", *flags, *given)
+    name_it, accept = (
+        "name the release of the API servers",
+        "next: if that is understood: --accept unknown-release",
+    )
+    registry.refused(ran, says, hint=name_it if nodes else accept)
+    # Accepted, but not proven: a server of another release may read it.
+    others = every_flag_but(Rule.NEWER_THAN_KNOWN)
+    ran = registry.run("delete", at.decode(), ACKNOWLEDGED, "--yes", *others, *given)
+    says, hint = (says, name_it) if nodes else ("the cluster may be newer", "--accept newer-than-known")
+    registry.refused(ran, says, hint=hint)
+    assert own.etcdctl("get", at.decode(), "--keys-only")
 
 
 NEWER: dict[str, tuple[str, Callable[[Attacked, int], bytes]]] = {

@@ -102,6 +102,18 @@ def test_the_manifest_fills_what_flags_leave_open(manifest: str) -> None:
     assert inputs.encryption_config == Path("/enc/config.yaml")
 
 
+@pytest.mark.parametrize("image", ["1.16.15", "1.38.0", "1.2026"])
+def test_an_unknown_release_of_an_image_is_a_hint_and_no_more(manifest: str, image: str) -> None:
+    """Nobody gave an option, so that none can be left out; one that is given counts, and nothing is said then."""
+    Path(manifest).write_text(MANIFEST.replace("1.30.3", image))
+    inputs = gather("--manifest", manifest, scope=ScopeRequest(("events",)))
+    assert (inputs.kubernetes_minor, inputs.release_source) == (None, "")
+    said = f"names an image of release {image[:4]}"
+    assert sum(said in notice and "1.17 to 1.37" in notice for notice in inputs.notices) == 1
+    inputs = gather("--manifest", manifest, "--kubernetes-version", "1.36", "--endpoints", "a:1")
+    assert (inputs.kubernetes_minor, inputs.notices) == (36, ())
+
+
 def test_flags_win_over_the_manifest(manifest: str) -> None:
     inputs = gather(
         "--manifest", manifest, "--endpoints", "a:1", "--cacert", "ca", "--etcd-prefix", "/x",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from etcdfix.model.model import Evidence
+from etcdfix.model.model import Evidence, StoredValue
 from etcdfix.model.storagekey import ResourcePrefix, StorageLayout, display
 
 KEY_NAME_CHECK: Final = "key-name"
@@ -76,3 +76,22 @@ class ClaimSearch:
                 "of the key itself may be damaged",
             ),
         )
+
+
+def without_its_lease(layout: StorageLayout, stored: StoredValue) -> tuple[Evidence, ...]:
+    """Warn of the address of an API server that never expires; nothing for any other key.
+
+    A copy of keys into another etcd loses the leases. An API server that runs puts a new one on its own key.
+    """
+    folder = layout.path("masterleases/")
+    if stored.lease or not stored.key.startswith(folder):
+        return ()
+    address = display(stored.key[len(folder) :])
+    return (
+        Evidence(
+            "lease",
+            "missing",
+            f"it has no lease, so it never expires: Service default/kubernetes keeps {address}. Where "
+            f"no API server has that address: etcdctl del {display(stored.key)}",
+        ),
+    )

@@ -11,7 +11,7 @@ import msgspec
 from etcdfix.encryption.envelope import parse_envelope
 from etcdfix.encryption.repairs import cbc_size, misspelt_prefix, nearly_behind_plugin, unsearched
 from etcdfix.examine.alike import AlikeValues
-from etcdfix.examine.claims import ClaimSearch
+from etcdfix.examine.claims import ClaimSearch, without_its_lease
 from etcdfix.examine.looking import (
     Looking,
     encryption_keys,
@@ -158,7 +158,10 @@ class UnreadableExaminer:
             neighbours=neighbours,
             own_key=own_key,
             names_own_key=peek is not None and peek.look is not None and peek.look.belongs == (stored.key,),
-            evidence=self._name_warnings(reader, stored.key),
+            evidence=(
+                *self._name_warnings(reader, stored.key),
+                *without_its_lease(self._examiner.layout, stored),
+            ),
         )
         verdict = judge(seen)
         if not first and _may_be_shown_by_itself(verdict) and self._has_kept_opening(stored):

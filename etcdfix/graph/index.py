@@ -7,7 +7,7 @@ or the mere mention of one, costs its key and a few numbers.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -177,19 +177,25 @@ class ImpactIndex:
         self._guessed.clear()
         edges = self.edges
         unknown = [edge for edge in edges.owners() if edges.targets[edge] == UNKNOWN]
-        wanted = {encoded(edges.uid(edge)) for edge in unknown} - {b""}
-        holders: dict[bytes, list[int]] = {}
-        for node, uid in enumerate(self.uids) if wanted else ():
-            if uid in wanted and len(holders.setdefault(uid, [])) < _MOST_HOLDERS_OF_A_UID:
-                holders[uid].append(node)
+        holders = self.holders({edges.uid(edge) for edge in unknown})
         for edge in unknown:
             owner, dependent = edges.owner(edge), edges.sources[edge]
             if owner is not None and self.kinds.of_owner(*owner[:2])[0] is None:
-                among = holders.get(encoded(edges.uid(edge))) or self._unidentified(owner, dependent)
+                among = holders.get(edges.uid(edge)) or self._unidentified(owner, dependent)
                 target = next((node for node in among if self.may_own(node, dependent, owner.name)), None)
                 if target is not None:
                     self._guesses[edge] = target
                     self._guessed.setdefault(target, []).append(edge)
+
+    def holders(self, uids: Collection[str]) -> dict[str, list[int]]:
+        """Return the objects that have these uids."""
+        wanted = {encoded(uid): uid for uid in uids if uid}
+        found: dict[str, list[int]] = {}
+        for node, own in enumerate(self.uids) if wanted else ():
+            uid = wanted.get(own)
+            if uid is not None and len(found.setdefault(uid, [])) < _MOST_HOLDERS_OF_A_UID:
+                found[uid].append(node)
+        return found
 
     def _unidentified(self, owner: OwnerReference, dependent: int) -> Iterator[int]:
         """Yield the objects of an owner's group, kind and name whose uid is not known, since they cannot be read.

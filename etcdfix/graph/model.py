@@ -420,6 +420,7 @@ class DeletionStage(msgspec.Struct, frozen=True):
 class OrphanReason(StrEnum):
     """Why keys belong to nobody."""
 
+    OWNER_ELSEWHERE = "owner-elsewhere"
     OWNER_GONE = "owner-gone"
     CRD_GONE = "crd-gone"
     NAMESPACE_GONE = "namespace-gone"

@@ -158,8 +158,15 @@ def namespace_state(
     directories = index.by_directory(inside)
     webhooks = webhook_holds(index, own, directories) if own is not None and index.ends(own) else ()
     webhooks = tuple(hold for hold in webhooks if index.find(hold.configuration.raw_key) not in without)
-    held = [blocker for node in inside if (blocker := _held(index, node, now)) is not None]
-    broken = [_unreadable(index, node) for node in inside if index.unreadable(node)]
+    # What no API serves, the controller does not see: it holds nothing, and is left behind (recorded).
+    seen = [
+        node
+        for directory, nodes in directories
+        if is_served(index, directory, aggregated) is not False or index.crd_unreadable(directory)
+        for node in nodes
+    ]
+    held = [blocker for node in seen if (blocker := _held(index, node, now)) is not None]
+    broken = [_unreadable(index, node) for node in seen if index.unreadable(node)]
     elsewhere = [
         _unreadable(index, node)
         for path, nodes in blind.items()

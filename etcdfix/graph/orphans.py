@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.kinds import Served
-from etcdfix.graph.model import OrphanGroup, OrphanReason, OwnerState
-from etcdfix.graph.owners import judge
+from etcdfix.graph.model import OrphanGroup, OrphanReason
+from etcdfix.graph.owners import owners_elsewhere, unowned
 from etcdfix.model.model import Confidence
 from etcdfix.model.storagekey import StorageCodec, display
 
@@ -50,8 +50,10 @@ def find_orphans(index: ImpactIndex, *, aggregated: Collection[str] = ()) -> Orp
     found: dict[tuple[OrphanReason, str, str], list[int]] = {}
     exempt: Counter[str] = Counter()
     undecided: set[int] = set()
+    gone = dict.fromkeys(filter(partial(unowned, index), index.nodes()), OrphanReason.OWNER_GONE)
+    gone |= dict.fromkeys(owners_elsewhere(index, gone), OrphanReason.OWNER_ELSEWHERE)
     for node in index.nodes():
-        for place in _reasons(index, node):
+        for place in _reasons(index, node, gone):
             group = index.place(node)[0].group
             if place[0] is OrphanReason.CRD_GONE and group in aggregated:
                 exempt[group] += 1
@@ -76,7 +78,9 @@ def find_orphans(index: ImpactIndex, *, aggregated: Collection[str] = ()) -> Orp
     )
 
 
-def _reasons(index: ImpactIndex, node: int) -> Iterator[tuple[OrphanReason, str, str]]:
+def _reasons(
+    index: ImpactIndex, node: int, gone: Mapping[int, OrphanReason]
+) -> Iterator[tuple[OrphanReason, str, str]]:
     directory, namespace, _ = index.place(node)
     if directory.codec in {StorageCodec.NOT_AN_OBJECT, StorageCodec.ALLOCATOR}:
         return
@@ -89,14 +93,8 @@ def _reasons(index: ImpactIndex, node: int) -> Iterator[tuple[OrphanReason, str,
         yield OrphanReason.CRD_GONE, prefix, ""
     if namespace and directory.namespaced and index.stored(f"namespaces/{namespace}") is None:
         yield OrphanReason.NAMESPACE_GONE, f"{prefix}{namespace}/", namespace
-    owners = index.owners(node)
-    served = all(owner.served is Served.YES for owner in owners)
-    if (
-        owners
-        and served
-        and all(one.state is OwnerState.ABSENT for one in judge(index, node, owners, {}).owners)
-    ):
-        yield OrphanReason.OWNER_GONE, prefix, ""
+    if node in gone:
+        yield gone[node], prefix, ""
 
 
 def _group(

@@ -7,7 +7,7 @@ Source: Kubernetes ``pkg/controller/garbagecollector/garbagecollector.go`` (``cl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -107,6 +107,23 @@ def judge(index: ImpactIndex, dependent: int, owners: list[Owner], going: Mappin
         for owner, state, reason, lets_go in findings
     )
     return fate
+
+
+def unowned(index: ImpactIndex, node: int) -> tuple[JudgedOwner, ...]:
+    """Return the owners of an object that the collector deletes because it finds none of them; () for any other."""
+    owners = index.owners(node)
+    fate = judge(index, node, owners, {})
+    served = all(owner.served is Served.YES for owner in owners)
+    absent = all(owner.state is OwnerState.ABSENT for owner in fate.owners)
+    return fate.owners if served and absent and fate.propagation is not None else ()
+
+
+def owners_elsewhere(index: ImpactIndex, nodes: Iterable[int]) -> dict[int, int]:
+    """Return the owner that an object means, for each whose owner has another namespace, kind or name than it says."""
+    stated = {node: [owner.uid for owner in index.owners(node)] for node in nodes}
+    holders = index.holders({uid for uids in stated.values() for uid in uids})
+    meant = ((node, owner) for node, uids in stated.items() for uid in uids for owner in holders.get(uid, ()))
+    return {node: owner for node, owner in meant if owner != node}
 
 
 def waits_for(index: ImpactIndex, node: int, *, beside: str = "") -> str:

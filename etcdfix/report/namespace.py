@@ -65,7 +65,7 @@ def definition_steps(state: NamespaceState, layout: StorageLayout) -> Iterator[N
             note = f"After a restart no API server serves {many} of it here, and they are left behind."
             yield NamespaceStep(action, explain(key, "--impact"), note, display(key))
         elif content.stays == Stays.NOT_SERVED:
-            action = f"First bring back the CustomResourceDefinition {api}: without it {many} stay unseen"
+            action = f"First bring back the CustomResourceDefinition {api}: without it nobody deletes its {many} here"
             note = "FILE is its manifest, which came with the operator; an older backup of etcd has it, too."
             yield NamespaceStep(action, kubectl("apply", "-f", "FILE"), note, display(key))
 
@@ -259,7 +259,7 @@ _STAGES: Final = {
 }
 _LEFT: Final = {
     Stays.CRD_UNREADABLE: "its CustomResourceDefinition cannot be read: left behind once API servers restart",
-    Stays.NOT_SERVED: "no CustomResourceDefinition: left behind when the namespace goes",
+    Stays.NOT_SERVED: "holds nothing, as no CustomResourceDefinition serves it: left behind when the namespace goes",
 }
 _NODES: Final = {
     "absent": "which has no Node object",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from etcdfix.graph.model import OrphanGroup, OrphanReason
 from etcdfix.report.document import (
     Column,
@@ -18,7 +20,8 @@ from etcdfix.report.document import (
     why_incomplete,
 )
 from etcdfix.report.model import SourcedReport
-from etcdfix.text.commands import look
+from etcdfix.report.namespace import look_again
+from etcdfix.text.commands import explain
 from etcdfix.text.words import counted
 
 _COLUMNS: Final = (
@@ -31,6 +34,7 @@ _COLUMNS: Final = (
     Column("PREFIX", kind=Kind.KEY),
 )
 _BECOMES: Final = {
+    OrphanReason.OWNER_ELSEWHERE: "the garbage collector deletes them once it sees them, although their owner is there",
     OrphanReason.OWNER_GONE: "the garbage collector deletes them once it sees them",
     OrphanReason.CRD_GONE: "no API serves them: only in etcd can they be seen, or deleted",
     OrphanReason.NAMESPACE_GONE: "their API serves them by path, but nothing cleans them up",
@@ -38,6 +42,10 @@ _BECOMES: Final = {
     OrphanReason.OUTSIDE: "outside the storage prefix: another program's, or another prefix was used before",
 }
 _STEPS: Final = {
+    OrphanReason.OWNER_ELSEWHERE: Step(
+        "owner-elsewhere: correct the owner reference before kube-controller-manager runs.",
+        note="The owner is there, in another namespace or under another kind or name, so nobody finds it.",
+    ),
     OrphanReason.OWNER_GONE: Step(
         "owner-gone: every owner is gone. Wait: kube-controller-manager deletes them.",
         note="If it does not, look whether it can list their types: etcdfix scan.",
@@ -48,8 +56,7 @@ _STEPS: Final = {
     ),
     OrphanReason.NAMESPACE_GONE: Step(
         "namespace-gone: to keep them, re-create the Namespace, and stop.",
-        look("namespace", "NAME"),
-        "Only if it was meant to go: then delete it the ordinary way, and its controller cleans up.",
+        note="Only if it was meant to go: then delete it the ordinary way, and its controller cleans up.",
     ),
     OrphanReason.UNCLAIMED: Step(
         "unclaimed: find out who wrote them before you touch any. An aggregated API may own them."
@@ -58,7 +65,7 @@ _STEPS: Final = {
         "outside-prefix: find out who wrote them before you touch any. Another program may share this etcd."
     ),
 }
-"""What to do about keys of each reason, the most harmless first."""
+"""What to do about keys of each reason, what cannot wait first."""
 
 
 class OrphansReport(SourcedReport, frozen=True, kw_only=True):
@@ -79,8 +86,8 @@ class OrphansReport(SourcedReport, frozen=True, kw_only=True):
 
     def document(self) -> Document:
         """Return how much belongs to nobody, the groups, and what to do about each kind of them."""
-        reasons = {group.reason for group in self.groups}
-        steps = [step for reason, step in _STEPS.items() if reason in reasons]
+        first = {group.reason: group for group in reversed(self.groups)}
+        steps = [_step(first[reason]) for reason in _STEPS if reason in first]
         many = f"{counted(self.count, 'key')} ({_size(self.size)}) belong{'s' * (self.count == 1)} to nobody"
         state = State.FINDINGS if self.groups else State.OK
         said = []
@@ -105,6 +112,16 @@ class OrphansReport(SourcedReport, frozen=True, kw_only=True):
                 why_incomplete(self.incomplete_reasons),
             ],
         )
+
+
+def _step(group: OrphanGroup) -> Step:
+    """Return what to do about keys of one reason, with the command for one group of them."""
+    step = _STEPS[group.reason]
+    if group.reason is OrphanReason.NAMESPACE_GONE:
+        return msgspec.structs.replace(step, command=look_again(group.namespace))
+    if group.reason is OrphanReason.OWNER_ELSEWHERE:
+        return msgspec.structs.replace(step, command=explain(group.examples[0].encode(), "--impact"))
+    return step
 
 
 def _row(group: OrphanGroup) -> tuple[int, str, str, str, str, str, str]:

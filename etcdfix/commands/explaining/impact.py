@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
+import msgspec
+
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.graph.assess import assess
 from etcdfix.graph.cluster import ClusterIndex
 from etcdfix.graph.deletion import forecast, refusal, usual_policy
-from etcdfix.graph.index import UNDETERMINED, ImpactIndex
+from etcdfix.graph.index import TERMINATING, UNDETERMINED, ImpactIndex
 from etcdfix.graph.model import Action, Collection, DeletionResult, Propagation
 from etcdfix.graph.namespaces import freed_by, is_served
+from etcdfix.graph.owners import owners_elsewhere, unowned
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import Outcome
 from etcdfix.model.storagekey import StorageCodec, display
@@ -117,6 +120,8 @@ def _obstacle(cluster: ClusterIndex, node: int, examined: Examination | None) ->
 
 def _warnings(index: ImpactIndex, node: int, collection: Collection) -> Iterator[str]:
     """Yield what happens beside what the object owns, and on what it depends whether any of it happens at once."""
+    if about_to_go := _about_to_go(index, node):
+        yield about_to_go
     roots = (decision for decision in collection.caught_up if decision.depth == 1)
     going = sum(decision.action is Action.CASCADE_DELETED for decision in roots)
     if going:
@@ -138,6 +143,22 @@ def _warnings(index: ImpactIndex, node: int, collection: Collection) -> Iterator
             "one that started since then do different things to their owners and dependents, and one that starts while "
             "no API server is ready exits: nothing of this happens then, until it runs"
         )
+
+
+def _about_to_go(index: ImpactIndex, node: int) -> str:
+    """Say that the collector deletes an object whose owners it does not find, and which it means; "" where it stays."""
+    owners = () if index.flags[node] & TERMINATING else unowned(index, node)
+    if not owners:
+        return ""
+    meant = owners_elsewhere(index, [node]).get(node)
+    if meant is None:
+        why = f"of its owner {owners[0].kind} {owners[0].name}, {owners[0].reason}"
+        return f"the garbage collector deletes it as soon as it sees it: {why}"
+    named = next(owner for owner in owners if owner.uid == index.uid(meant))
+    return (
+        f"the garbage collector deletes it as soon as it sees it: it names {named.kind} {named.name} as its owner, "
+        f"where none is; the uid is that of {index.ref(meant)}"
+    )
 
 
 def _unserved(cluster: ClusterIndex, node: int) -> str:
@@ -184,12 +205,29 @@ def ways_without_finding(cluster: ClusterIndex, key: bytes, found: Impact) -> li
                 action, _APPLY, f"{_MANIFEST} Then delete the object through the API, which runs finalizers."
             )
         ]
-    if deletion is None:
+    if deletion is None or node is None:
         return []
+    if about_to_go := _about_to_go(cluster.index, node):
+        action = f"{about_to_go[:1].upper()}{about_to_go[1:]}"
+        note = "This takes its owner references off, and it stays. Where the right owner can be named, name it instead."
+        return [Remedy(action, _without_owners(cluster.index, node, found), note)]
     if deletion.result is DeletionResult.REFUSED:
         return [Remedy("It can be read, so nothing has to be done", note=f"{deletion.text}.")]
     action = "It can be read, so nothing has to be done; to delete it, use the API, which runs its finalizers"
     return [Remedy(action, _ordinary_dry_run(found), "etcdfix deletes nothing that can be read.")]
+
+
+def _without_owners(index: ImpactIndex, node: int, found: Impact) -> Command:
+    """Return the patch that takes the owner references off, unless they are others by then."""
+    ref = found.object
+    where = ["-n", ref.namespace] if ref.namespace else []
+    path = "/metadata/ownerReferences"
+    patch = [
+        {"op": "test", "path": f"{path}/0/uid", "value": index.owners(node)[0].uid},
+        {"op": "remove", "path": path},
+    ]
+    written = msgspec.json.encode(patch).decode()
+    return kubectl("patch", ref.full_resource, ref.name, *where, "--type=json", "-p", written)
 
 
 def _ordinary_dry_run(found: Impact) -> Command:

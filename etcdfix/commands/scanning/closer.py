@@ -58,7 +58,7 @@ class CloserLook:
         self.earlier = ReadableRevisions.of_many(source, examiner, live=not request.run.of_a_file).of
         self._searched: Counter[KeyName] = Counter()
         self._predecessors_asked = self._homes_asked = 0
-        self._trees: dict[bytes, bool] = {}
+        self._trees = {self._prefix: False}
 
     def evidence_of(self, found: Examination, sought: RevisionSearch) -> tuple[Evidence, ...]:
         """Return what the name of the key and its earlier revisions show."""

@@ -97,6 +97,23 @@ def test_an_ordinary_deletion_is_forecast(
     assert [remedy["command"] for remedy in ran.document["remedies"]] == [command]
 
 
+@pytest.mark.parametrize("named", ["ReplicaSet", "Deployment"], ids=["in another namespace", "gone"])
+def test_what_the_collector_is_about_to_delete(impact: Impact, named: str) -> None:
+    cluster = Cluster()
+    cluster.add("apps/v1", "ReplicaSet", "r", "pay")
+    uid = "uid-r" if named == "ReplicaSet" else "uid-gone"
+    key = cluster.pod("p", owners=(owner(named, "r", uid=uid),))
+    ran = impact(cluster, key)
+    first = " ".join(line.strip() for line in ran.out.splitlines()[1:7])
+    assert first.startswith("Next: The garbage collector deletes it as soon as it sees it: ")
+    assert ("the uid is that of replicasets.apps pay/r" in first) is (named == "ReplicaSet")
+    assert f'/ownerReferences/0/uid","value":"{uid}"' in first
+    (warning,) = told(impact(cluster, key, "-o", "json"))["warnings"]
+    assert "deletes it as soon as it sees it" in warning
+    cluster.pod("p", owners=(owner(named, "r", uid=uid),), terminating=True)
+    assert "nothing has to be done" in impact(cluster, key).out
+
+
 def test_what_the_api_cannot_delete(impact: Impact) -> None:
     cluster, key = web()
 

@@ -108,6 +108,17 @@ def test_a_scan_remarks_on_names_that_changed(tmp_path: Path) -> None:
     assert "/registry/configmaps/shop/settings" not in found
 
 
+def test_an_address_of_an_api_server_without_its_lease_is_one_warning(tmp_path: Path) -> None:
+    file, report = tmp_path / "copied.db", tmp_path / "report.json"
+    lost, kept = (f"/registry/masterleases/10.0.0.{n}" for n in (1, 2))
+    records = [put(2, lost.encode(), b"k8s\0"), put(3, kept.encode(), b"k8s\0", lease=77)]
+    file.write_bytes(database([*records, put(4, b"/registry/secrets/shop/web", secret())]))
+    assert _findings(file, report, "--no-encryption") == {lost: {"lease"}}
+    found = json.loads(report.read_text())
+    assert found["summary"]["warnings"] == 1
+    assert f"etcdctl del {lost}" in found["findings"][0]["message"]
+
+
 def test_what_was_compacted_is_not_missed(tmp_path: Path) -> None:
     found = _findings(_snapshot(tmp_path, compacted=6), tmp_path / "report.json")
     assert not any("predecessor" in checks for checks in found.values())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from etcdfix.graph.model import OrphanGroup, OrphanReason, WebhookHold
+from etcdfix.graph.model import OrphanGroup, OrphanReason, Stays, WebhookHold
 from etcdfix.graph.namespaces import NamespaceState, freed_by, namespace_state
 from etcdfix.graph.orphans import Orphans, find_orphans
 from etcdfix.model.model import Confidence
@@ -67,6 +67,15 @@ def test_what_cannot_be_read_elsewhere_holds_every_namespace(ending: Cluster, wh
         "pods": "cannot-be-listed",
         "secrets": None,
     }
+
+
+def test_what_no_api_serves_holds_nothing_and_is_left_behind(ending: Cluster) -> None:
+    ending.add("example.com/v1", "Widget", "w", "shop", finalizers=("example.com/keep",))
+    ending.values[ending.key("example.com/widgets", "shop", "sealed")] = SEALED
+    found = state(ending)
+    assert (found.blockers, found.held, found.count(Stays.NOT_SERVED)) == ((), False, 2)
+    ending.break_(ending.define("example.com", "Widget"))  # a running API server may serve them still
+    assert [b.reason for b in state(ending).blockers] == ["undetermined", "finalizers"]
 
 
 def test_the_namespaces_that_one_object_frees(ending: Cluster) -> None:

@@ -89,8 +89,11 @@ class KineSource(Source):
             raise
         for fault in self._table.faults:
             self._problems.add(f"the database is damaged: {fault}")
-        if self._table.copy.log_missing:
+        copy = self._table.copy
+        if copy.log_missing:
             self._on_notice(f"{path}: {_NO_LOG}")
+        if copy.damaged_indexes:
+            self._on_notice(f"{path}: index {', '.join(copy.damaged_indexes)} is damaged. {_MEND}")
 
     def _pin(self, revision: int) -> None:
         if revision > self._newest:
@@ -290,6 +293,11 @@ class KineSource(Source):
 _NO_LOG: Final = (
     "no -wal with anything in it lies beside it: that is right where k3s was stopped; in a copy of a running "
     "one, what was written last is missing"
+)
+_MEND: Final = (
+    "The table was read without it. To mend it, stop k3s, run this on a copy of state.db with its -wal, and put the "
+    'copy in its place; k3s makes the indexes again: sqlite3 COPY "PRAGMA writable_schema=ON; DELETE FROM '
+    "sqlite_master WHERE type='index'; PRAGMA writable_schema=RESET; VACUUM\""
 )
 
 

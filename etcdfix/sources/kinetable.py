@@ -25,7 +25,6 @@ _COLUMNS: Final = frozenset(
 )  # fmt: skip
 COMPACT_ROW: Final = b"compact_rev_key"
 """Under this name kine keeps the revision up to which it has compacted."""
-_MOST_FAULTS: Final = 5
 
 # Names are text, under whatever type the column was declared; no key of Kubernetes looks like a number, which a column
 # declared INTEGER, as kine did up to 0.16.2, would hold as one.
@@ -88,9 +87,7 @@ class KineTable:
         self.copy = SQLiteCopy(path)
         try:
             self._require_table()
-            self.faults = self._check_pages()
-            if self.copy.log_fault:
-                self.faults.append(self.copy.log_fault)
+            self.faults = list(self.copy.faults)
             self.newest = self._number("SELECT MAX(id) FROM kine")
             # An old release left two such rows.
             self.compacted = self._number(
@@ -120,14 +117,6 @@ class KineTable:
         indexed = any(row[3] == "pk" for row in self._rows("PRAGMA index_list(kine)"))
         if columns["id"][2].upper() != "INTEGER" or not columns["id"][5] or indexed:
             raise NotAKineFile(f"{self._path}: the column `id` of its table `kine` is no row number")
-
-    def _check_pages(self) -> list[str]:
-        # Not quick_check: a log of another moment can leave every page whole, and the indexes with other rows.
-        try:
-            found = [str(row[0]) for row in self._rows(f"PRAGMA integrity_check({_MOST_FAULTS})")]
-        except SourceError as exc:
-            return [str(exc.__cause__)]
-        return [] if found == ["ok"] else [" ".join(fault.split()) for fault in found]
 
     def _find_contradictions(self) -> None:
         if not 0 <= self.compacted <= self.newest:

@@ -27,7 +27,6 @@ from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
 from typing import Final, NamedTuple
-from urllib.parse import quote
 
 from etcdfix.inputs.inputfile import open_regular
 from etcdfix.inputs.ownfiles import SQLITE_MAGIC
@@ -35,6 +34,8 @@ from etcdfix.inputs.temporary import temporary_directory
 from etcdfix.model.closing import Closing
 from etcdfix.model.errors import SourceError
 from etcdfix.sources.errors import NotAKineFile
+from etcdfix.sources.kinepages import RowsAlone, open_unchanging, page_faults, set_damaged_indexes_aside
+from etcdfix.text.safetext import quote_command, safe_text
 
 _BBOLT_MAGIC: Final = (0xED0CDAED).to_bytes(4, "little")
 _GZIP_MAGIC: Final = b"\x1f\x8b"
@@ -46,7 +47,7 @@ _LEAST_PAGE, _MOST_PAGE = 512, 1 << 16
 _NO_LOG_AT_ALL: Final = 1 << 62
 _WRITTEN_WITH_LOG: Final = 2
 _ATTEMPTS: Final = 5
-_LOG, _JOURNAL, _INDEX = "-wal", "-journal", "-shm"
+_LOG, _JOURNAL, _INDEX, _ALONE = "-wal", "-journal", "-shm", "-alone"
 _PREFIX, _COPY = "etcdfix-kine-", "copy.db"
 _JUST_A_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -69,11 +70,13 @@ class SQLiteCopy(Closing):
         log_pages: Pages in it that were committed.
         log_fault: Why SQLite leaves out part of the log that was committed; "" where it does not.
         log_missing: It is written with a log, and none lies beside it, or an empty one.
+        faults: What SQLite finds wrong with what is read; empty for nothing.
+        damaged_indexes: Indexes that are not read, since their pages are damaged; the table is whole.
 
     Raises:
         NotAKineFile: The file is no SQLite database.
-        SourceError: It cannot be read, is damaged from the start, changes faster than it can be copied, or there is
-            no room for the copy.
+        SourceError: It cannot be read, is damaged from the start, changes faster than it can be copied, the log is of
+            another file, or there is no room for the copy.
     """
 
     def __init__(self, path: Path) -> None:
@@ -83,22 +86,30 @@ class SQLiteCopy(Closing):
         self._sha256 = ""
         self.log_pages = 0
         self.log_fault = ""
+        self.faults: list[str] = []
+        self.damaged_indexes: list[str] = []
         with contextlib.ExitStack() as stack:
             # What is open stays readable, and nothing is left behind.
             copy = stack.enter_context(self._directory()) / _COPY
             try:
                 seen = self._read_log(copy)
-                self.connection = _open_unchanging(copy)
+                self.connection = open_unchanging(copy)
+                self._file: BufferedReader = copy.open("rb")
+                unless_whole = stack.enter_context(contextlib.ExitStack())
+                unless_whole.callback(self.close)
+                self._check_pages(copy, seen)
+                unless_whole.pop_all()
             except sqlite3.Error as exc:
                 if exc.sqlite_errorcode == sqlite3.SQLITE_FULL:
                     raise self._no_room(exc) from exc
+                if os.path.lexists(f"{self._real}{_LOG}"):
+                    self._require_own_log(copy, str(exc))
                 raise SourceError(
                     f"{path}: nothing can be read: {exc}",
                     hint="copy state.db and state.db-wal in one go while k3s is stopped, and read that copy",
                 ) from exc
             self.log_found = bool(seen.log_header)
             self.log_missing = seen.with_log and not seen.log_header
-            self._file: BufferedReader = copy.open("rb")
 
     def sha256(self) -> str:
         """Return the digest of the file, as hex; with a log, of the database that both make together.
@@ -118,6 +129,46 @@ class SQLiteCopy(Closing):
         """Let go of the copy, which vanishes."""
         self.connection.close()
         self._file.close()
+
+    def _check_pages(self, copy: Path, seen: _Seen) -> None:
+        self.faults = page_faults(self.connection)
+        if self.faults:
+            self.sha256()
+            self.connection.close()
+            self.damaged_indexes, proven = set_damaged_indexes_aside(copy)
+            self.connection = open_unchanging(copy)
+            if self.damaged_indexes:
+                self.faults = [] if proven else ["each of its indexes: nothing shows that no row is missing"]
+        if self.log_fault:
+            self.faults.append(self.log_fault)
+        elif seen.log_header:
+            contradiction = self._alone.contradicted_by(self.connection)
+            if self.faults or contradiction:
+                self._require_own_log(copy, *self.faults[:1])
+            if contradiction:  # and the file alone is not whole: neither is proof against the other
+                self.faults.append(f"its -wal may belong to another file: {contradiction}")
+
+    def _require_own_log(self, copy: Path, damage: str = "") -> None:
+        """Refuse where the file is whole alone, and is damaged, or another one, with the log beside it."""
+        alone = copy.with_name(_COPY + _ALONE)
+        self._copy_file(self._real, alone)
+        try:
+            with contextlib.closing(open_unchanging(alone)) as connection:
+                if page_faults(connection):
+                    return
+        except sqlite3.Error:
+            return  # neither is whole
+        told = f"it is whole alone, and damaged with the -wal ({damage})"
+        if not damage:  # asked again, of a copy that is whole
+            told = RowsAlone(alone).contradicted_by(self.connection)
+        if told:
+            copied = f"{self._path}.alone"
+            raise SourceError(
+                f"{self._path}: the -wal beside it does not belong to it, but to another file or moment: {told}",
+                hint="nothing was read, for either may be the one you want. To read the file alone: "
+                f"{quote_command(('cp', str(self._path), copied))}, then name {safe_text(copied)} with --kine. "
+                "Before k3s starts with the file alone, move its -wal and -shm aside, and keep them",
+            )
 
     @contextlib.contextmanager
     def _directory(self) -> Iterator[Path]:
@@ -162,6 +213,7 @@ class SQLiteCopy(Closing):
                 self.log_pages = 0
                 break
             last_commit = self._last_commit(copy)
+            self._alone = RowsAlone(copy)
             self.log_pages = _put_together(copy)
             if last_commit <= self.log_pages:
                 break
@@ -286,7 +338,7 @@ def _take_away_what_was_left() -> None:
                 if os.fstat(descriptor).st_uid != os.geteuid():
                     continue
                 _lock(descriptor)
-                for suffix in ("", _LOG, _JOURNAL, _INDEX):
+                for suffix in ("", _LOG, _JOURNAL, _INDEX, _ALONE):
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(_COPY + suffix, dir_fd=descriptor)
                 directory.rmdir()
@@ -319,21 +371,3 @@ def _put_together(copy: Path) -> int:
     finally:
         connection.close()
     return max(int(in_log), 0)
-
-
-def _open_unchanging(copy: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        f"file:{quote(str(copy))}?mode=ro&immutable=1",
-        uri=True,
-        isolation_level=None,
-        check_same_thread=False,
-    )
-    try:
-        # The file may come from anywhere: nothing in its schema is to be run.
-        connection.execute("PRAGMA trusted_schema=OFF")
-        connection.execute("PRAGMA cell_size_check=ON")
-        connection.execute("PRAGMA schema_version").fetchone()
-    except BaseException:
-        connection.close()
-        raise
-    return connection

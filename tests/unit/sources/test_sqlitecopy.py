@@ -87,7 +87,7 @@ def test_what_a_killed_command_left_is_taken_away(tmp_path: Path, temporary: Pat
     command = (
         "import sys; from pathlib import Path; from etcdfix.sources import sqlitecopy\n"
         "def die(copy):\n    print(copy, flush=True); sys.stdin.read()\n"
-        "sqlitecopy._open_unchanging = die\n"
+        "sqlitecopy.open_unchanging = die\n"
         "sqlitecopy.SQLiteCopy(Path(sys.argv[1]))"
     )
     with subprocess.Popen(

@@ -280,7 +280,7 @@ class FirstPass:
 
     def _setup(self) -> _Setup:
         examiner, readers = self._examiner, self._examiner.readers
-        configuration = self._reading.configuration
+        configuration = self._reading.of_servers
         return _Setup(
             examiner.layout.prefix,
             self._reading.kubernetes_minor,

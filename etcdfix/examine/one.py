@@ -59,6 +59,13 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     kubernetes_minor: int | None = None
     run: RunOptions = RunOptions()
 
+    @property
+    def of_servers(self) -> EncryptionConfiguration | None:
+        """What API servers read with: no rule where somebody says that nothing is encrypted, None where nobody says."""
+        if self.configuration is None and "--no-encryption" in self.run.reading:
+            return EncryptionConfiguration("", "", ())
+        return self.configuration
+
 
 class Examiner:
     """Turns stored values into verdicts, given a configuration and the CRDs of the cluster.
@@ -93,10 +100,10 @@ class Examiner:
     @classmethod
     def of(cls, reading: Reading, plugins: Plugins | None = None) -> Examiner:
         """Return what examines values that are read so; it has not learned the CRDs yet."""
-        transformers = None
-        if reading.configuration is not None:
+        transformers, configuration = None, reading.of_servers
+        if configuration is not None:
             plugin_for = plugins.plugin_for if plugins is not None else no_plugin
-            transformers = Transformers.from_configuration(reading.configuration, plugin_for)
+            transformers = Transformers.from_configuration(configuration, plugin_for)
         minor = reading.kubernetes_minor
         release = f"1.{minor}" if minor else ""
         return cls(reading.layout, transformers, Decoder(minor), plugins=plugins, assumed_release=release)

@@ -155,6 +155,7 @@ _TO_DO: Final = 22
 _OF_A_KEY: Final[Mapping[str, str]] = {
     Cause.KEY_NAME_MISSING: "{} is not configured",
     Cause.PROVIDER_MISSING: "{} is not configured",
+    Cause.RESOURCE_NOT_CONFIGURED: "{} is not configured",
     Cause.WRONG_KEY: "{} has other bytes",
     Cause.AUTHENTICATION_FAILED: "does not open with {}",
     Cause.KEY_RENAMED: "{} was renamed or moved",

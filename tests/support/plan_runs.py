@@ -49,9 +49,10 @@ class Planned(Attacked):
         self.make_plan(all="delete")
         return keys
 
-    def make_plan(self, **decisions: str) -> None:
-        """Scan, make a plan, and decide on keys by their name."""
-        where = [*self.where, "--etcd-prefix", self.prefix, "--encryption-config", str(self.config)]
+    def make_plan(self, *reading: str, **decisions: str) -> None:
+        """Scan, make a plan, and decide on keys by their name; ``reading`` stands for the configuration."""
+        told = reading or ("--encryption-config", str(self.config))
+        where = [*self.where, "--etcd-prefix", self.prefix, *told]
         report = self.folder / "report.json"
         for path in (report, self.plan):
             path.unlink(missing_ok=True)
@@ -98,12 +99,13 @@ class Planned(Attacked):
             digest.update(line.encode() + b"\n")
         return f"sha256:{digest.hexdigest()}"
 
-    def arguments(self, *arguments: str, reviewed: bool = True) -> list[str]:
+    def arguments(self, *arguments: str, reviewed: bool = True, configured: bool = True) -> list[str]:
         yes = ["--yes", "--expect-plan", self.digest] if reviewed else []
-        return ["plan", "--run", str(self.plan), ACKNOWLEDGED, *yes, *arguments, *self.common()]
+        common = self.common(configured=configured)
+        return ["plan", "--run", str(self.plan), ACKNOWLEDGED, *yes, *arguments, *common]
 
-    def work(self, *arguments: str, reviewed: bool = True) -> Ran:
-        return self.run(*self.arguments(*arguments, reviewed=reviewed))
+    def work(self, *arguments: str, **how: bool) -> Ran:
+        return self.run(*self.arguments(*arguments, **how))
 
     def there(self, keys: Iterable[bytes]) -> list[bool]:
         return [self.stored(key) is not None for key in keys]

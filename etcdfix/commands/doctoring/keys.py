@@ -30,7 +30,7 @@ MOST_TOLD: Final = 100
 """So many keys are told one by one, those with something wrong first."""
 
 _SAMPLE: Final = 200
-_ENVELOPED: Final = frozenset({Cause.NO_CONFIGURATION, Cause.UNKNOWN_ENVELOPE})
+_ENVELOPED: Final = frozenset({Cause.NO_CONFIGURATION, Cause.RESOURCE_NOT_CONFIGURED, Cause.UNKNOWN_ENVELOPE})
 
 
 def count_keys(
@@ -72,6 +72,7 @@ def check_keys(summary: Summary, *, no_encryption: bool = False) -> Iterator[Che
     if no_encryption and sealed is not None:
         what = f"--no-encryption, and the value of {fit(sealed.example, 200)} is encrypted"
         yield fail(what, "give --encryption-config FILE, as in the API servers' --encryption-provider-config")
+        return
     checks = sorted(map(_check_key, summary.by_transformer), key=lambda one: WORST_FIRST.index(one.state))
     yield from checks[:MOST_TOLD]
     if len(checks) > MOST_TOLD:

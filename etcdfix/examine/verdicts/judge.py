@@ -254,7 +254,7 @@ def _ruling(seen: Observation, failure: TransformFailure) -> Ruling:
         message = "starts with k8s:enc: but with no envelope that is known"
         return Ruling(Cause.UNKNOWN_ENVELOPE, certain, message, proven)
     if seen.covered is Covered.NOT_COVERED:
-        message = f"written under {written}, and the configuration has no entry for {seen.resource}"
+        message = f"written under {written}, and no EncryptionConfiguration has an entry for {seen.resource}"
         return Ruling(Cause.RESOURCE_NOT_CONFIGURED, certain, message + _name_warning(seen))
     if is_nearly_enveloped(seen):
         return ALMOST_ENVELOPED

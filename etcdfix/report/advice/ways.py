@@ -90,8 +90,8 @@ MAY_BE_CACHED: Final = LOST_KEY | {
 _COPY = "Change the file of the API servers only after the copy opens the values."
 _CONFIGURATION: dict[Cause, tuple[str, str]] = {
     Cause.RESOURCE_NOT_CONFIGURED: (
-        "Add an entry for the resource to the EncryptionConfiguration, with the provider that wrote the value",
-        "Put the entry above any wildcard and keep identity in its list. Then reload every API server.",
+        "Scan with a configuration that has an entry for the resource, with the provider that wrote the value",
+        "Then give API servers that entry: above any wildcard, with identity in its list. Reload every API server.",
     ),
     Cause.PROVIDER_MISSING: (
         "Add the missing provider to a COPY of the configuration, and try the copy",

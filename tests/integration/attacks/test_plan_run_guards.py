@@ -294,3 +294,15 @@ def test_a_plan_of_another_cluster_asks_nothing(planned: Planned) -> None:
         assert "the plan is of the cluster" in ran.err
         assert "To do" not in ran.err
         assert "Left alone" not in ran.err
+
+
+def test_a_plan_of_a_cluster_that_encrypts_after_all(planned: Planned) -> None:
+    """Under --no-encryption healthy values fail; no run over a plan of them deletes one."""
+    planned.furnish("a", "b")
+    planned.make_plan("--no-encryption", all="delete")
+    assert len(planned.document()["decisions"]) == 5
+    with planned.nothing_changes():
+        for reading, configured in (("--no-encryption",), False), ((), True):
+            ran = planned.work(*DECLARED, *reading, configured=configured)
+            print(ran)
+            assert (ran.code, ran.out) == (4, ""), ran

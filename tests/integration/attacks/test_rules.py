@@ -250,6 +250,22 @@ def test_no_flag_stands_for_a_configuration(registry: Attacked) -> None:
 
 
 @pytest.mark.parametrize("kind", LOCAL)
+def test_no_encryption_makes_nothing_deletable(registry: Attacked, kind: str) -> None:
+    """Who says so wrongly reads healthy values like API servers without their key would: as failures."""
+    keys = registry.secrets(kind, ["a", "b", "c"])
+    envelopes = {
+        "cut": b"k8s:enc:aescbc:",
+        "unknown": b"k8s:enc:new:v9:key1:" + bytes(60),
+        "near": b"k8r:enc:aescbc:v1:key1:",
+    }
+    keys += [registry.put(f"shop/{name}", value) for name, value in envelopes.items()]
+    keys.append(registry.put("shop/plain", secret("plain")[:-9]))
+    for more in ((), declared(f"{kind}/v1/key1"), declared(f"{kind}/v1/key1")[-2:]):
+        flags = (*EVERY_FLAG, *more, "--no-encryption")
+        registry.refuses(keys, *flags, says=["there is encryption at rest"], configured=False)
+
+
+@pytest.mark.parametrize("kind", LOCAL)
 def test_declaration_of_the_wrong_rule(registry: Attacked, kind: str) -> None:
     """The key of one rule is lost; a value of another rule, under a key of the same name, is damaged or healthy."""
     registry.rules(

@@ -23,6 +23,7 @@ from tests.support.examinations import LAYOUT
 from tests.support.fixtures import Patch
 from tests.support.memory_source import MemorySource
 from tests.support.objects import (
+    IDENTITY,
     KEY_1,
     KEY_2,
     aesgcm,
@@ -189,7 +190,7 @@ def test_a_narrow_scope_says_no_more_than_it_saw() -> None:
 
 
 def test_without_a_configuration_it_is_asked_for_with_the_same_scope() -> None:
-    again = msgspec.structs.replace(AGAIN, reading=("--kubernetes-version", "1.36", "--no-encryption"))
+    again = msgspec.structs.replace(AGAIN, reading=("--kubernetes-version", "1.36"))
     lines = head(readable(2), "secrets", namespaces=("shop",), config=None, again=again)
     assert lines[0].endswith("could not be judged: 2 Secrets")
     assert lines[1].startswith("Severity not known: ")
@@ -198,6 +199,18 @@ def test_without_a_configuration_it_is_asked_for_with_the_same_scope() -> None:
         "etcdfix", "scan", *AGAIN.source, "--encryption-config", "FILE", "--kubernetes-version", "1.36",
         "secrets", "-n", "shop",
     ]  # fmt: skip
+
+
+def test_no_encryption_says_what_a_configuration_with_nothing_but_identity_does() -> None:
+    none = msgspec.structs.replace(AGAIN, reading=("--no-encryption",))
+    identity = configuration(IDENTITY)
+    for values in (readable(18), readable(2) | DAMAGED_MAP):
+        told, alike = head(values, config=None, again=none), head(values, config=identity)
+        assert told[:4] == alike[:4]
+    assert told[2].startswith("BREAKS NOW")
+    said = report(readable(2), config=None, again=none)
+    assert [found["cause"] for found in said["findings"]] == ["resource-not-configured"] * 2
+    assert (said["encryption_config"], said["complete"]) == (None, True)
 
 
 def test_memory_stays_flat_over_a_lost_key(monkeypatch: Patch) -> None:

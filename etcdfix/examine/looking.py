@@ -232,8 +232,9 @@ def identity_mismatch(
         return ""
     if not well_formed:
         return "the key has more or fewer path segments than its resource"
-    if display(decoded.name or b"") != name:
-        return "metadata.name differs from the key" if decoded.name else "metadata.name is missing"
+    inside = display(decoded.name or b"")
+    if inside != name:
+        return f"metadata.name differs from the key: {inside[:253]}" if inside else "metadata.name is missing"
     if display(decoded.namespace or b"") != namespace:
         return "metadata.namespace differs from the key"
     return ""

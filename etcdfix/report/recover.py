@@ -169,7 +169,8 @@ class EncryptionRecoverReport(LookReport, frozen=True, kw_only=True):
     def next_step(self, merging: Step | None) -> Step | None:
         """Return the one thing to do next; ``merging`` is what else to do with the files that were written."""
         places = [word for place in self.looked_in for word in ("--in", place)]
-        if any(one.usable for one in self.configurations):
+        usable = any(one.usable for one in self.configurations)
+        if usable and (self.opened or not self.tried):
             files = {one.name: one.file.path for one in self.configurations if one.file is not None}
             if not files:
                 saving = recover(self.token_files, *places, "--save-dir", "DIR")
@@ -193,7 +194,7 @@ class EncryptionRecoverReport(LookReport, frozen=True, kw_only=True):
                 "rotated",
                 recover([*self.token_files, "FILE"], *places),
             )
-        if states:
+        if states and not usable:
             return Step("Look into an older snapshot: no value here holds a configuration")
         return Step(
             "Look for the file of --encryption-provider-config on every control-plane node and in backups. Only "

@@ -253,8 +253,8 @@ def _inconsistent(found: Examination, cause: Cause) -> Iterator[Remedy]:
         )
     elif cause is Cause.IDENTITY_MISMATCH:
         yield _advice(
-            "Compare it with the object that its contents name, and create the right one again under this key",
-            "The API server serves it under the wrong name, and refuses an ordinary update.",
+            "Look for the object that its contents name: where it is whole under its own key, delete this one",
+            "Else create the right one again under this key. An ordinary update of this one is refused.",
             raw_request("get", path),
         )
     else:
@@ -263,10 +263,12 @@ def _inconsistent(found: Examination, cause: Cause) -> Iterator[Remedy]:
             "The API server accepts the object, so no unsafe deletion is needed or possible.",
             raw_request("get", path),
         )
+    # The cache of an API server goes by the name inside: it loses that object, whatever etcd still has of it.
+    seen_as_gone = "API servers then show the one of the name inside as gone, until it is written again."
     yield Remedy(
         "If it cannot be mended: delete it through the API in the ordinary way",
         raw_request("delete", path),
-        "Finalizers and owner references work as usual.",
+        seen_as_gone if cause is Cause.IDENTITY_MISMATCH else "Finalizers and owner references work as usual.",
         WayKind.DELETE,
     )
 

@@ -12,6 +12,7 @@ Format:
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -46,6 +47,7 @@ class CustomResourceInfo(msgspec.Struct, frozen=True):
         conversion: ``None`` or ``Webhook``.
         singular: What one of them is called; "" where the definition does not say.
         webhook_service: ``namespace/name`` of the Service that converts between versions; "" for none.
+        bundle_broken: The webhook has a caBundle without a certificate: API servers serve none of its objects.
     """
 
     group: str
@@ -59,6 +61,7 @@ class CustomResourceInfo(msgspec.Struct, frozen=True):
     singular: str = ""
     short_names: tuple[str, ...] = ()
     webhook_service: str = ""
+    bundle_broken: bool = False
 
     @property
     def preferred_version(self) -> str:
@@ -89,6 +92,8 @@ def crd_info(crd: Mapping[str, Any]) -> CustomResourceInfo:
     versions = [entry for entry in _list(spec.get("versions")) if isinstance(entry, Mapping)]
     single = _string(spec.get("version"))
     conversion = _mapping(spec.get("conversion"))
+    webhook = _mapping(conversion.get("webhook")).get("clientConfig") or conversion.get("webhookClientConfig")
+    client = _mapping(webhook) if conversion.get("strategy") == "Webhook" else {}
     if not versions and single:
         # v1beta1 from before there were several: the one version is served and stored.
         versions = [{"name": single, "served": True, "storage": True}]
@@ -106,17 +111,22 @@ def crd_info(crd: Mapping[str, Any]) -> CustomResourceInfo:
         conversion=_string(conversion.get("strategy")) or "None",
         singular=_string(names.get("singular")),
         short_names=tuple(filter(None, map(_string, _list(names.get("shortNames"))))),
-        webhook_service=_webhook_service(conversion),
+        webhook_service=_service(_mapping(client.get("service"))),
+        bundle_broken=_lacks_certificate(_string(client.get("caBundle"))),
     )
 
 
-def _webhook_service(conversion: Mapping[str, Any]) -> str:
-    if conversion.get("strategy") != "Webhook":
-        return ""
-    webhook = _mapping(conversion.get("webhook")).get("clientConfig")
-    service = _mapping(_mapping(webhook or conversion.get("webhookClientConfig")).get("service"))
+def _service(service: Mapping[str, Any]) -> str:
     namespace, name = _string(service.get("namespace")), _string(service.get("name"))
     return f"{namespace}/{name}" if namespace and name else ""
+
+
+def _lacks_certificate(bundle: str) -> bool:
+    """Say whether a caBundle is there and has no certificate; one that is no base64 is not judged."""
+    try:
+        return bool(bundle) and b"-----BEGIN CERTIFICATE-----" not in base64.b64decode(bundle, validate=True)
+    except ValueError:
+        return False
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -211,7 +221,10 @@ def _examine(value: dict[str, Any], crd: CustomResourceInfo, encoding: str, size
     warnings: tuple[Evidence, ...] = ()
     if kind != crd.kind:
         wrong = (Inconsistency("identity-mismatch", "kind", f"kind {kind} where the CRD says {crd.kind}"),)
-    if crd.conversion == "Webhook" and gvk.version != crd.storage_version:
+    if crd.bundle_broken:
+        detail = "its caBundle has no certificate: API servers answer no request for objects of this type"
+        warnings = (Evidence("conversion", "conversion webhook cannot be called", detail),)
+    elif crd.conversion == "Webhook" and gvk.version != crd.storage_version:
         detail = f"stored as {gvk.version}, written today as {crd.storage_version}; offline nobody can ask it"
         warnings = (Evidence("conversion", "depends on conversion webhook", detail),)
     name = namespace = uid = None

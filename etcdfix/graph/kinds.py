@@ -10,7 +10,7 @@ etcdfix does not decide that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
 import msgspec
@@ -101,6 +101,12 @@ class Kinds:
         if not any((row.group, row.version, row.kind) == named for row in kind_rows()):
             return Served.NO
         return Served.PERHAPS if "alpha" in version or "beta" in version else Served.YES
+
+    def never_answered(self) -> Iterator[ResourcePrefix]:
+        """Yield the directories of namespaced types of whose objects API servers answer no request."""
+        for path, crd in self._definitions.items():
+            if crd.bundle_broken and crd.scope == "Namespaced":
+                yield self._custom[path]
 
     def definition(self, directory: ResourcePrefix) -> CustomResourceInfo | None:
         """Return the readable CRD of a directory; None for a built-in's."""

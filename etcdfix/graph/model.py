@@ -385,7 +385,8 @@ class WebhookHold(msgspec.Struct, frozen=True, kw_only=True):
         webhook: Name of the admission webhook; "" for the conversion of a CustomResourceDefinition.
         position: Of the admission webhook in its configuration, from 0.
         problem: ``missing``: the Service is not stored; ``not-ready``: no endpoint of it is known to be ready;
-            ``terminating``: its namespace is being deleted, and its pods go first.
+            ``terminating``: its namespace is being deleted, and its pods go first; ``no-certificate``: the caBundle of
+            the definition has none, so that API servers do not call it, and answer no request for its objects.
         certain: The conditions of the Namespace say that it holds the namespace.
         resources: What in this namespace it may be asked about, ``resource.group``.
         count: How many objects these are.

@@ -110,12 +110,18 @@ def webhook_holds(
     own = index.place(namespace)[0]
     inside = [(directory, len(nodes)) for directory, nodes in contents if not index.without_crd(directory)]
     found = []
-    for directory, count in inside:
+    # Of a type of which no request is answered it does not matter whether objects are there: a LIST fails, too.
+    counts = dict.fromkeys(index.kinds.never_answered(), 0) | dict(inside)
+    for directory, count in counts.items():
         crd = index.kinds.definition(directory)
         if (
             crd is not None
             and crd.webhook_service
-            and (problem := service_problem(index, crd.webhook_service))
+            and (
+                problem := "no-certificate"
+                if crd.bundle_broken
+                else service_problem(index, crd.webhook_service)
+            )
         ):
             name = f"{crd.plural}.{crd.group}"
             found.append(

@@ -92,7 +92,12 @@ def webhook_steps(state: NamespaceState) -> Iterator[NamespaceStep]:
             action = f"See that pods answer for {which}"
             command = kubectl("get", "pods,endpointslices", "-n", hold.service.namespace)
         note = "Its pods have to run, too. The next step is for a Service that does not come back."
-        yield NamespaceStep(f"{action}: {webhook_name(hold)} asks it", command, note, hold.configuration.key)
+        action = f"{action}: {webhook_name(hold)} asks it"
+        if hold.problem == "no-certificate":
+            action = f"Write its CA's certificate into the caBundle of {webhook_name(hold)}"
+            command = kubectl("edit", "customresourcedefinitions", hold.configuration.name)
+            note = "Until then API servers answer no request for objects of this type, in any namespace."
+        yield NamespaceStep(action, command, note, hold.configuration.key)
     groups = [[*members] for _, members in groupby(state.webhooks, key=lambda hold: hold.configuration.key)]
     yield from map(_without, groups[:MOST_STEPS])
 
@@ -173,6 +178,7 @@ SERVICE_PROBLEMS: Final = {
     "missing": "which does not exist",
     "not-ready": "which has no endpoint that is known to be ready",
     "terminating": "whose namespace is being deleted",
+    "no-certificate": "and its caBundle has no certificate",
 }
 """Why nobody answers a webhook, by :attr:`~etcdfix.graph.model.WebhookHold.problem`."""
 

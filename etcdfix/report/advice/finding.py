@@ -268,7 +268,9 @@ def _inconsistent(found: Examination, cause: Cause) -> Iterator[Remedy]:
     yield Remedy(
         "If it cannot be mended: delete it through the API in the ordinary way",
         raw_request("delete", path),
-        seen_as_gone if cause is Cause.IDENTITY_MISMATCH else "Finalizers and owner references work as usual.",
+        seen_as_gone
+        if cause is Cause.IDENTITY_MISMATCH
+        else "Finalizers and owner references work as usual.",
         WayKind.DELETE,
     )
 

@@ -310,8 +310,8 @@ def test_an_object_frees_no_namespace_that_a_webhook_holds(calling: Cluster) -> 
 # ------------------------------------------------------------------------------------------------- conversion
 
 
-def define(cluster: Cluster, *, old: bool) -> str:
-    client = {"clientConfig": SERVICE, "conversionReviewVersions": ["v1"]}
+def define(cluster: Cluster, *, old: bool, bundle: str = "") -> str:
+    client = {"clientConfig": SERVICE | {"caBundle": bundle}, "conversionReviewVersions": ["v1"]}
     conversion: dict[str, Any] = {"strategy": "Webhook", "webhook": client}
     if old:
         conversion = {"strategy": "Webhook", "webhookClientConfig": SERVICE}
@@ -342,6 +342,19 @@ def test_a_conversion_webhook_whose_service_is_gone(calling: Cluster, old: bool)
     assert (hold.problem, hold.certain, hold.resources, hold.count) == (
         "missing", False, ("meshes.example.com",), 1,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("bundle", "held"),
+    [("Cg==", True), ("LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t", False), ("", False), ("?", False)],
+)
+def test_a_conversion_webhook_without_a_certificate_holds_every_namespace(
+    calling: Cluster, bundle: str, held: bool
+) -> None:
+    """A chart wrote a caBundle of one newline, and deleted its objects: LIST fails although there are none."""
+    define(calling, old=False, bundle=bundle)
+    expected = [("no-certificate", False, ("meshes.example.com",), 0)] if held else []
+    assert holds(calling) == expected
 
 
 def test_an_api_whose_service_is_gone(calling: Cluster) -> None:

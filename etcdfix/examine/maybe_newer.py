@@ -100,17 +100,6 @@ class SimilarValues:
             self._others += 1
         return similarity
 
-    def take_out(self, found: Examination) -> None:
-        """No longer count a value that reads and is gone; another one of its kind will do."""
-        if (
-            found.verdict.outcome is Outcome.READABLE
-            and found.decoded is not None
-            and found.verdict.cause is None
-        ):
-            resource, gvk = found.directory.group_resource, found.decoded.gvk
-            self._read[resource, f"{gvk.api_version} {gvk.kind}"] -= 1
-            self._read_as_cbor[resource] -= found.decoded.encoding.endswith(_CBOR)
-
     def of(self, found: Examination, similarity: Similarity | None) -> SimilarCounts:
         """Return what those like a value came to, whose similarity is known."""
         if similarity is None:

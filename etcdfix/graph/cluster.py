@@ -57,7 +57,7 @@ class IndexBuilder:
         source: Where to read, ahead of everything, the classes that others refer through.
 
     Attributes:
-        index: The index, not finished before :meth:`finish` or :meth:`refresh`.
+        index: The index, not finished before :meth:`finish`.
 
     Raises:
         SourceError: The source cannot be read.
@@ -112,24 +112,14 @@ class IndexBuilder:
             index.uids[node] = uid or (extracted.uid if extracted is not None else b"")
         index.flags[node] = flags
 
-    def forget(self, key: bytes) -> None:
-        """Take back what was added of a key whose value is another one now, or gone; :meth:`refresh` the index then."""
-        node = self.index.find(key)
-        if node is not None:
-            self.index.forget(node)
-
-    def refresh(self) -> None:
-        """Make the index whole again after keys were added or forgotten."""
+    def finish(self, problems: Iterable[str] = ()) -> ImpactIndex:
+        """Return the index."""
         readers = self._examiner.readers
         # Stored custom resources mention their CustomResourceDefinition, which may be gone.
         for group, plural in self._custom - readers.custom_resources.keys():
             if group not in readers.aggregated_groups:
                 self.index.number(encoded(f"{CRD_PATH}/{plural}.{group}"))
         self.index.settle()
-
-    def finish(self, problems: Iterable[str] = ()) -> ImpactIndex:
-        """Return the index."""
-        self.refresh()
         self.index.problems = list(problems)
         return self.index
 

@@ -14,8 +14,6 @@ T = TypeVar("T")
 UNKNOWN: Final = -1
 """Target of an owner reference that leads to no node."""
 
-_FORGOTTEN: Final = -2
-
 
 class Edges:
     """Uses and owner references: the label says which. They are chained, the newest first."""
@@ -50,12 +48,6 @@ class Edges:
         if target >= 0:
             self._first_in[target] = edge
 
-    def forget(self, source: int) -> None:
-        """Drop all edges that start at a node."""
-        for edge in self.of_source(source):
-            self.targets[edge] = _FORGOTTEN
-        self._first_out[source] = -1
-
     def label(self, edge: int) -> Use | OwnerReference:
         """Return what an edge is."""
         return self._labels.values[self._label[edge]]
@@ -80,13 +72,12 @@ class Edges:
         """Yield the edges that lead to a node."""
         edge = self._first_in[node]
         while edge >= 0:
-            if self.targets[edge] == node:
-                yield edge
+            yield edge
             edge = self._next_in[edge]
 
     def owners(self) -> Iterator[int]:
         """Yield every edge that is an owner reference."""
-        return (edge for edge, target in enumerate(self.targets) if target != _FORGOTTEN and self.owner(edge))
+        return (edge for edge in range(len(self.sources)) if self.owner(edge))
 
 
 class _Values(Generic[T]):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -150,31 +150,13 @@ class ImpactIndex:
             self.edges.add_node()
         return found
 
-    def forget(self, node: int) -> None:
-        """Take back all that was said of a node, and by it; what others say of it stays."""
-        self.edges.forget(node)
-        self.opaque -= bool(self.flags[node] & OPAQUE)
-        self.flags[node] = self.sizes[node] = 0
-        self.uids[node] = b""
-        told: tuple[dict[int, Any], ...] = (
-            self.finalizer_lists, self.since, self.types, self.namespaces, self.api_services, self.unavailable_apis,
-            self.endpoints, self.webhooks,
-        )  # fmt: skip
-        for values in told:
-            values.pop(node, None)
-        self.unprotected.discard(node)
-
     def settle(self) -> None:
-        """Work out anew what rests on all nodes together, after some were added or forgotten.
+        """Work out what rests on all nodes together, once all were added.
 
         Owner references of unknown kinds are linked to the objects that they mean, as far as uid or name tell. A kind
         is unknown where its CRD is gone or cannot be read. An API server that runs may serve it all the same, out of
         its memory, and any will once the CRD is back: the garbage collector then acts on these references.
         """
-        for counted in ("unreadable_nodes", "unlistable", "_strays"):
-            self.__dict__.pop(counted, None)
-        self._guesses.clear()
-        self._guessed.clear()
         edges = self.edges
         unknown = [edge for edge in edges.owners() if edges.targets[edge] == UNKNOWN]
         holders = self.holders({edges.uid(edge) for edge in unknown})

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -29,9 +29,6 @@ from etcdfix.sources.connection import EtcdConnection, transport_warnings
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.kine import KineSource
 from etcdfix.sources.live import LiveSource
-
-if TYPE_CHECKING:
-    from etcdfix.remediation.surroundings import Surroundings
 
 MAIN_ETCD: Final = "main etcd"
 """How warnings name the etcd that holds namespace kube-system, where it is another one."""
@@ -81,8 +78,8 @@ class Cluster(msgspec.Struct, frozen=True):
         main: How to reach the main etcd, where one was named; it holds namespace kube-system.
         main_named: It was named on purpose, so that it must be of the same cluster.
         origins: Where it was said how the cluster is reached and read, a line each.
-        surroundings: Looks around each value that may be changed; None for a fresh look each time.
-        datastore: Answers about now; None for the source itself.
+        gone: What this run has deleted or replaced: it goes on counting among what fails, so that no deletion speaks
+            for the next one.
     """
 
     source: LiveSource | KineSource
@@ -94,8 +91,7 @@ class Cluster(msgspec.Struct, frozen=True):
     main: EtcdConnection | None = None
     main_named: bool = False
     origins: tuple[str, ...] = ()
-    surroundings: Surroundings | None = None
-    datastore: Datastore | None = None
+    gone: tuple[Examination, ...] = ()
 
     @property
     def is_kine(self) -> bool:
@@ -116,8 +112,6 @@ class Cluster(msgspec.Struct, frozen=True):
     @property
     def now(self) -> Datastore:
         """What stands there now."""
-        if self.datastore is not None:
-            return self.datastore
         return KineNow(self.source) if isinstance(self.source, KineSource) else EtcdNow(self.client)
 
     @contextmanager

@@ -41,7 +41,7 @@ from etcdfix.remediation.members import (
     read_lease,
     survey_members,
 )
-from etcdfix.remediation.surroundings import FRESH, Around, SameKeyEvidence, SameStart
+from etcdfix.remediation.surroundings import Around, SameKeyEvidence, SameStart, look_around
 from etcdfix.sources.live import LiveSource
 
 if TYPE_CHECKING:
@@ -198,8 +198,7 @@ class Present(Facts):
             starts.see(other)
             kin.see(other)
 
-        looks = self.cluster.surroundings or FRESH
-        around = looks.look(self.cluster, self.reading, self.first, self._progress, see=see)
+        around = look_around(self.cluster, self.first, self._progress, see=see)
         if around.alike.target is None:
             raise self.moved()
         self._require_unfit(around.alike.target)  # a plugin may have answered otherwise meanwhile

@@ -1,14 +1,10 @@
-"""What stands around a value that may be changed: those under its encryption key, those like it, who refers to it.
-
-A command about one key looks at everything anew, in one pass. A run over many takes one look, and keeps that up to
-date; what is asked of either is the same, and so are the checks that rest on it.
-"""
+"""What stands around a value that may be changed: those under its encryption key, those like it, who refers to it."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -18,7 +14,7 @@ from etcdfix.examine.one import Examiner
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.deletability import FAILED
 from etcdfix.examine.verdicts.examination import Examination, KeyName
-from etcdfix.examine.verdicts.key_loss import KeyCounts, KeyLedger, does_not_read
+from etcdfix.examine.verdicts.key_loss import KeyCounter, KeyCounts, KeyLedger, does_not_read
 from etcdfix.graph.cluster import IndexBuilder
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.model.model import Outcome, StoredValue
@@ -27,7 +23,6 @@ from etcdfix.sources.base import Source
 
 if TYPE_CHECKING:
     from etcdfix.remediation.cluster import Cluster
-    from etcdfix.remediation.datastore import KeyReading
 
 # Of these a LIST does not fail; bookkeeping is in none.
 _SERVED = {Outcome.READABLE, Outcome.INCONSISTENT, Outcome.NOT_AN_OBJECT}
@@ -65,56 +60,32 @@ class Around(NamedTuple):
     graph: ImpactIndex
 
 
-class Surroundings(Protocol):
-    """Looks around a value."""
+def look_around(cluster: Cluster, found: Examination, progress: Progress, *, see: See) -> Around:
+    """Look at everything else in one pass; raises RefusedByRule or SourceError."""
+    builder = IndexBuilder(cluster.examiner, cluster.source)
 
-    def look(
-        self,
-        cluster: Cluster,
-        reading: KeyReading,
-        found: Examination,
-        progress: Progress,
-        *,
-        see: See,
-    ) -> Around:
-        """Look at everything else, not older than a reading of the value; raises RefusedByRule or SourceError."""
-        ...
+    def show(other: Examination) -> None:
+        builder.add(other)
+        see(other)
 
-
-class FreshLook:
-    """Reads everything anew for each value; implements :class:`Surroundings`."""
-
-    def look(
-        self,
-        cluster: Cluster,
-        reading: KeyReading,  # noqa: ARG002 - a value that moved before the pass is not met again
-        found: Examination,
-        progress: Progress,
-        *,
-        see: See,
-    ) -> Around:
-        """Look at everything else in one pass."""
-        builder = IndexBuilder(cluster.examiner, cluster.source)
-
-        def show(other: Examination) -> None:
-            builder.add(other)
-            see(other)
-
-        alike = look_at_all(cluster.source, cluster.examiner, found, progress, see=show)
-        require_unencrypted(cluster, found.stored)
-        cluster.require_everything()
-        return Around(alike, builder.finish())
-
-
-FRESH: Final = FreshLook()
+    alike = look_at_all(cluster.source, cluster.examiner, found, progress, see=show, gone=cluster.gone)
+    require_unencrypted(cluster, found.stored)
+    cluster.require_everything()
+    return Around(alike, builder.finish())
 
 
 def look_at_all(
-    source: Source, examiner: Examiner, target: Examination, progress: Progress, *, see: See
+    source: Source,
+    examiner: Examiner,
+    target: Examination,
+    progress: Progress,
+    *,
+    see: See,
+    gone: Iterable[Examination] = (),
 ) -> SameKeyEvidence:
     """Examine everything below the storage prefix, the target last and with a search for what damaged it.
 
-    ``see`` is shown everything in the same pass. Raises SourceError.
+    ``see`` is shown everything in the same pass; what is ``gone`` counts as well. Raises SourceError.
     """
     names = target.encryption_keys
     ledger = KeyLedger(names)
@@ -140,6 +111,8 @@ def look_at_all(
 
     everything = source.pages(examiner.layout.path())
     examine_all(examiner, everything, take, targets=(target.stored.key,), progress=progress, whole=True)
+    for failed in gone:
+        KeyCounter.add(ledger, failed)  # which value failed last is asked of those that stand
     there = again.encryption_keys if again is not None and does_not_read(again) else ()
     counts = {name: ledger.beside(name, target.stored, target_counts=name in there) for name in names}
     return SameKeyEvidence(

@@ -25,12 +25,11 @@ from etcdfix.sources.etcd.history import (
     compacted_revision,
     watch_history,
     watch_superseded,
-    watch_written,
 )
 from etcdfix.sources.etcd.paging import PageSize, RangeEnd, after, bounds_of
 from etcdfix.sources.pages import Page, RangePage, stored_of
 from etcdfix.text.notes import Note
-from etcdfix.wire.etcd import EVENT_DELETE, RANGE, message
+from etcdfix.wire.etcd import RANGE, message
 
 _PAGE_EXTRA_SECONDS: Final = 15.0
 """Added to the command time-out for a page (16 MB at one megabyte a second) while etcd answers small requests."""
@@ -216,24 +215,10 @@ class LiveSource(Source):
         with self._own_errors():
             return compacted_revision(self.client, self._everything or b"\0", self._page_seconds)
 
-    @property
-    def reads_all(self) -> bool:
-        """Whether the user may read every key."""
-        return not self._everything
-
     def move_to(self, revision: int) -> None:
         """Read at a newer revision from here on, as a source does that is opened then."""
         self._revision = revision
         self._segments = []
-
-    def written(self, since: int, until: int) -> Iterator[tuple[bytes, StoredValue | None, int]]:
-        """Yield (key, what was put or None where it was deleted, revision) of each write between two revisions."""
-        with self._own_errors():
-            for event in watch_written(
-                self.client, since=since, until=until, timeout_seconds=self._page_seconds
-            ):
-                stored = None if event.type == EVENT_DELETE else stored_of(event.kv)
-                yield event.kv.key, stored, event.kv.mod_revision
 
     def history(self, key: bytes) -> Iterator[KeptRevision]:
         """Yield every revision of ``key`` that is still kept, oldest first, up to the pinned one.

@@ -144,12 +144,12 @@ def at_object(monkeypatch: pytest.MonkeyPatch, number: int, happens: Callable[[]
     seen = 0
     change = run_plan._Work._change
 
-    def changed(self: object, cluster: object, task: object, log: object) -> object:
+    def changed(self: object, task: object, log: object) -> object:
         nonlocal seen
         seen += 1
         if seen == number:
             happens()
-        return change(self, cluster, task, log)  # type: ignore[arg-type]
+        return change(self, task, log)  # type: ignore[arg-type]
 
     monkeypatch.setattr(run_plan._Work, "_change", changed)
 

@@ -1,8 +1,7 @@
 """Works through a reviewed plan: one object after the other, each as the command for one key would treat it.
 
 The plan says what to do to which key; that it may be done, each key's own checks say, live: those of ``delete``
-and ``fix``, the very functions. They share a view of the cluster that is kept up to date
-(:mod:`~etcdfix.commands.planning.live_cluster_view`), and one audit log, which stays open. Each etcd key has its own
+and ``fix``, the very functions. They share one audit log, which stays open. Each etcd key has its own look around,
 backup, records and transaction. The run stops at the first surprise. What is done stays done, and a second run goes on.
 """
 
@@ -15,17 +14,17 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from etcdfix.commands.delete import DeleteRequest, run_delete
 from etcdfix.commands.fix import WHOLE, run_fix
-from etcdfix.commands.planning.live_cluster_view import LiveClusterView
 from etcdfix.copies.finder import parse_named
 from etcdfix.copies.model import Place
 from etcdfix.encryption.config import read_configuration
 from etcdfix.examine.all import Progress, no_progress
+from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.model.errors import ConfigurationError, EndedEarly, RefusedByRule
 from etcdfix.model.model import ClusterIdentity, digest_of
 from etcdfix.model.rules import Rule, refuse
@@ -53,6 +52,7 @@ from etcdfix.remediation.run import (
 from etcdfix.report.origin import same_fields
 from etcdfix.report.plan import Decision, DeletionPlan
 from etcdfix.report.planfile import decided_digest
+from etcdfix.sources.live import LiveSource
 from etcdfix.text.commands import RunOptions
 from etcdfix.text.commands import plan as make_plan
 from etcdfix.text.safetext import quote_command, safe_text
@@ -172,7 +172,7 @@ def run_plan(
     if not request.dry_run:
         step("confirm")
         _confirm(load, confirmer)
-    return not load.tasks or _Work(cluster, plan, run, request, told, again, step).through(progress)
+    return not load.tasks or _Work(cluster, plan, run, request, told, again, step, progress).through()
 
 
 def _refuse_all_but_memory(tasks: Iterable[Task]) -> None:
@@ -232,23 +232,22 @@ class _Work:
         told: RunTold,
         again: str,
         step: Step,
+        progress: Progress,
     ) -> None:
         self._cluster, self._plan, self._run, self._request = cluster, plan, run, request
         self._told, self._again, self._step = told, again, step
+        self._progress = progress
+        self._changed_at, self._gone = 0, list[Examination]()
         # API servers that write objects anew, once the first of those is due.
         self._opened = ExitStack()
         self._ground: Ground | None = None
         # The preview of the run tells these.
         self._warned = {_OF_ONE_OBJECT.sub("", text) for text in place_warnings(request.record_paths)}
 
-    def through(self, progress: Progress) -> bool:
+    def through(self) -> bool:
         """Work; say whether all went well."""
-        request, run, cluster = self._request, self._run, self._cluster
+        request, run = self._request, self._run
         assert run.load is not None  # it was found out before
-        # kine is changed through an API server alone, which looks around itself.
-        look = None if cluster.is_kine else LiveClusterView(cluster, progress, self._told.say)
-        if look is not None:
-            cluster = msgspec.structs.replace(cluster, surroundings=look, datastore=look.now)
         log = request.record_paths.open_log(operator_for(None, request.etcd_user), self._step)
         with log, self._opened:
             for task in run.load.tasks:
@@ -257,7 +256,7 @@ class _Work:
                 try:
                     self._require_same_configuration()
                     with _timer_kept():
-                        ran = Ran(task=task, outcome=self._change(cluster, task, log))
+                        ran = Ran(task=task, outcome=self._change(task, log))
                 except RefusedByRule as refusal:
                     raise _stopped(task, refusal) from None
                 run.objects.append(ran)
@@ -265,11 +264,39 @@ class _Work:
                 if not ran.well:
                     return False
                 self._warn(text for text in ran.outcome.warnings if text != WHOLE)
-                if look is not None and ran.outcome.result is not None and ran.outcome.revision:
-                    look.note_change(ran.outcome.revision)
+                if ran.outcome.result is not None:
+                    self._note_change(ran.outcome.revision)
                 if ran.outcome.signals:
                     raise _ended_by(ran.outcome.signals[0])
         return True
+
+    def _begin(self) -> Cluster:
+        """Return the cluster as a command sees it that begins now."""
+        cluster = self._cluster
+        if isinstance(cluster.source, LiveSource):
+            now = cluster.source.reached_revision()
+            self._require_later(now, max(self._changed_at, cluster.source.describe().revision) - 1)
+            cluster.source.move_to(now)
+            cluster.examiner.start_over_with_plugins()
+            cluster.examiner.learn_custom_resources(cluster.source)
+        return msgspec.structs.replace(cluster, gone=tuple(self._gone))
+
+    def _note_change(self, revision: int) -> None:
+        found = self._shown.present.found
+        stored = msgspec.structs.replace(found.stored, value=b"")  # there may be many
+        self._gone.append(msgspec.structs.replace(found, stored=stored))
+        if revision:
+            self._require_later(revision, self._changed_at)
+            self._changed_at = revision
+
+    @staticmethod
+    def _require_later(revision: int, before: int) -> None:
+        if revision <= before:
+            why = (
+                f"etcd stands at revision {revision}, not past {before}: it was put back to an older state, or is "
+                "another one"
+            )
+            raise refuse(Rule.OTHER_CLUSTER, why, hint="find out which etcd answers; then make a new plan")
 
     def _require_same_configuration(self) -> None:
         """Refuse once somebody has changed the configuration, as whoever finds the lost key does."""
@@ -292,8 +319,8 @@ class _Work:
                 self._warned.add(sentence)
                 self._told.say(f"warning: {warning}")
 
-    def _change(self, cluster: Cluster, task: Task, log: AuditLog) -> ChangeOutcome:
-        request = self._request
+    def _change(self, task: Task, log: AuditLog) -> ChangeOutcome:
+        request, cluster = self._request, self._begin()
         common = same_fields(request, ChangeRequest) | {
             "accepted": task.accepted(request.accepted),
             "expected": expectation_by(task.entry, self._plan.kube_system_uid or "", self._again),
@@ -302,33 +329,32 @@ class _Work:
         }
         named = parse_named(task.entry.source) if task.decision is Decision.FIX else None
         if named is None:
-            return self._delete(cluster, task.key, common)
+            return self._delete(cluster, DeleteRequest(key=task.key, **common))
         if named.place is not Place.MEMORY:
             fix = FixRequest(key=task.key, named=named, **common)
-            return run_fix(cluster, fix, _Confirmed(), preview=self._see, step=self._step)
+            return run_fix(
+                cluster, fix, _Confirmed(), preview=self._see, progress=self._progress, step=self._step
+            )
         if self._ground is None:
             opened = open_ground(cluster, ChangeRequest(**common), request.rescued, request.run, self._step)
             self._ground = self._opened.enter_context(opened)
             self._warn(self._ground.warnings)
         return patch_from_memory(
-            self._ground, ChangeRequest(**common), task.key, _Confirmed(), preview=lambda _change: None
+            self._ground, ChangeRequest(**common), task.key, _Confirmed(), preview=self._see
         )
 
-    def _delete(self, cluster: Cluster, key: bytes, common: dict[str, Any]) -> ChangeOutcome:
-        shown, delete = list[Change](), DeleteRequest(key=key, **common)
-
-        def see(change: Change) -> None:
-            shown.append(change)
-            self._see(change)
-
-        outcome = run_delete(cluster, delete, _Confirmed(), preview=see, step=self._step)
-        candidate = shown[0].present.unproven_repair if delete.dry_run else None
+    def _delete(self, cluster: Cluster, delete: DeleteRequest) -> ChangeOutcome:
+        outcome = run_delete(
+            cluster, delete, _Confirmed(), preview=self._see, progress=self._progress, step=self._step
+        )
+        candidate = self._shown.present.unproven_repair if delete.dry_run else None
         if candidate is None:
             return outcome
         repair = f"May repair: {candidate.words}. Nothing proves it; etcdfix fix --from bit shows what comes of it."
         return msgspec.structs.replace(outcome, warnings=(*outcome.warnings, repair))
 
     def _see(self, change: Change) -> None:
+        self._shown = change
         self._warn(change.warnings)
 
 

@@ -6,7 +6,7 @@ One rule for a scan's advice, a plan, an impact and every change: see :func:`dou
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable
 from enum import StrEnum
@@ -224,37 +224,13 @@ class KeyCounter:
         return found
 
 
-class _Revisions:
-    """Mod revisions, put in order when somebody asks for the first time: keys pass in another order."""
-
-    __slots__ = ("_numbers", "_ordered")
-
-    def __init__(self) -> None:
-        self._numbers = array("Q")
-        self._ordered = False
-
-    def add(self, revision: int) -> None:
-        if self._ordered:
-            insort(self._numbers, revision)
-        else:
-            self._numbers.append(revision)
-
-    def remove(self, revision: int) -> None:
-        self._numbers.remove(revision)
-
-    def in_order(self) -> array[int]:
-        if not self._ordered:
-            self._numbers, self._ordered = array("Q", sorted(self._numbers)), True
-        return self._numbers
-
-
 class KeyLedger(KeyCounter):
     """Counts values in the same way, and keeps when each was written: one pass tells of any value what is beside it."""
 
     def __init__(self, keys: Iterable[KeyName] = ()) -> None:
         super().__init__(keys)
-        self._opened: dict[KeyName, _Revisions] = {}
-        self._unread: dict[KeyName, _Revisions] = {}
+        self._opened: dict[KeyName, array[int]] = {}
+        self._unread: dict[KeyName, array[int]] = {}
 
     def add(self, found: Examination, times: int = 1) -> None:
         """Count one value, and keep its mod revision."""
@@ -264,26 +240,13 @@ class KeyLedger(KeyCounter):
         kept = self._unread if does_not_read(found) else self._opened
         for name in found.encryption_keys:
             if name in self._counts:
-                kept.setdefault(name, _Revisions()).add(found.stored.mod_revision)
-
-    def take_out(self, found: Examination) -> None:
-        """Take out a value that is gone, or one like it that opened; what failed goes on counting among what fails.
-
-        Which value failed last is no longer asked of it.
-        """
-        if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
-            return
-        for name in found.encryption_keys:
-            if not does_not_read(found):
-                self._of(name).opened -= 1
-            elif name in self._unread:
-                self._unread[name].remove(found.stored.mod_revision)
+                kept.setdefault(name, array("Q")).append(found.stored.mod_revision)
 
     def beside(self, name: KeyName, target: StoredValue, *, target_counts: bool) -> KeyCounts:
         """Return what the values under one key come to, for one of them that does not open."""
-        opened, unread = self._written(self._opened, name), self._written(self._unread, name)
+        opened, unread = (sorted(kept.get(name, ())) for kept in (self._opened, self._unread))
         written = bisect_right(unread, target.mod_revision)
-        others = list(unread[max(0, written - 2) : written])
+        others = unread[max(0, written - 2) : written]
         if target_counts and target.mod_revision in others:
             others.remove(target.mod_revision)
         later, opened_later = (
@@ -291,26 +254,13 @@ class KeyLedger(KeyCounter):
             for revisions in (unread, opened)
         )
         if later and not (opened_later and opened_later < later):
-            others = list(later)
+            others = later
         before = bisect_left(opened, target.mod_revision)
         return msgspec.structs.replace(
             self.of(name),
             last_failing=max(others, default=0),
             last_opened=opened[before - 1] if before else 0,
         )
-
-    @staticmethod
-    def _written(kept: dict[KeyName, _Revisions], name: KeyName) -> array[int]:
-        return kept[name].in_order() if name in kept else array("Q")
-
-    def fails(self, name: KeyName) -> bool:
-        """Say whether a value under a key does not open."""
-        return bool(self._written(self._unread, name))
-
-    def opened_last(self, name: KeyName) -> bool:
-        """Say whether the newest value under a key opens."""
-        opened, unread = self._written(self._opened, name), self._written(self._unread, name)
-        return bool(opened) and (not unread or opened[-1] > unread[-1])
 
 
 def does_not_read(found: Examination) -> bool:

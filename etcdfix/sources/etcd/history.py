@@ -89,20 +89,6 @@ def watch_superseded(
             raise _compacted("etcd did not give a previous value: compacted in the meantime")
 
 
-def watch_written(client: EtcdClient, *, since: int, until: int, timeout_seconds: float) -> Iterator[Any]:
-    """Yield the event of each write after a revision, in their order, up to another one.
-
-    All of etcd is watched: every revision is the write of at least one key, so the event of a revision shows that
-    nothing up to it is still to come.
-
-    Raises:
-        CallFailed: Nobody could answer, the watch ended early, or what was written has been compacted.
-    """
-    if since < until:
-        create = message("WatchCreateRequest")(key=b"\0", range_end=b"\0", start_revision=since + 1)
-        yield from _events(client, create, until=until, timeout_seconds=timeout_seconds, by_progress=False)
-
-
 def compacted_revision(client: EtcdClient, key: bytes, timeout_seconds: float) -> int:
     """Return the compacted revision, the oldest that can be read; 0 when nothing was compacted.
 

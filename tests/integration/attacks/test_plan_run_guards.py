@@ -63,9 +63,9 @@ def test_the_time_of_the_whole_run_goes_on_from_key_to_key(
     left: list[float] = []
     change = module._Work._change
 
-    def changed(self: object, cluster: object, task: object, log: object) -> object:
+    def changed(self: object, task: object, log: object) -> object:
         left.append(signal.getitimer(signal.ITIMER_REAL)[0])
-        return change(self, cluster, task, log)  # type: ignore[arg-type]
+        return change(self, task, log)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module._Work, "_change", changed)
     assert planned.work(*DECLARED, "--timeout", "1h").code == 0

@@ -90,12 +90,12 @@ def test_etcd_that_dies_midway(
     planned.to_delete("a", "b", "c")
     change, seen = module._Work._change, 0
 
-    def changed(self: object, cluster: object, task: object, log: object) -> object:
+    def changed(self: object, task: object, log: object) -> object:
         nonlocal seen
         seen += 1
         if seen == 2:
             etcd.stop()
-        return change(self, cluster, task, log)  # type: ignore[arg-type]
+        return change(self, task, log)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module._Work, "_change", changed)
     ran = planned.work(*DECLARED, "--command-timeout", "1s", "--dial-timeout", "1s")

@@ -111,6 +111,17 @@ def test_two_providers_during_a_change_of_provider_are_both_kept() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("key", "name", "word"), [(OLD_KEY, OLD_NAME, "Write them"), (NEW_KEY, NEW_NAME, "Look for the file")]
+)
+def test_what_opens_nothing_is_not_worth_a_file(key: bytes, name: str, word: str) -> None:
+    """A rotation broke off: the datastore has the file from before it, one server alone the new one."""
+    values = {"/registry/secrets/shop/web": aescbc(secret("web"), key, name)}
+    step = report(MemorySource({**KUBE_SYSTEM, **values, path(): bootstrap(OLD)})).next_step(None)
+    assert step is not None
+    assert step.action.startswith(word)
+
+
 def key_list(configuration: EncryptionConfiguration) -> list[object]:
     return [
         (rule.resources, [

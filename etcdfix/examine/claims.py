@@ -20,6 +20,9 @@ PREDECESSOR_CHECK: Final = "predecessor"
 Claimed = Callable[[ResourcePrefix], bool]
 """Says whether a resource that is known here keeps its objects in a directory."""
 
+LARGE: Final = 1_400_000
+"""Bytes of a value that hardly leaves room in a request of 1.5 MiB, etcd's default limit."""
+
 _LONGEST: Final = 160
 _MOST_KNOWN: Final = 4096
 
@@ -95,3 +98,14 @@ def without_its_lease(layout: StorageLayout, stored: StoredValue) -> tuple[Evide
             f"no API server has that address: etcdctl del {display(stored.key)}",
         ),
     )
+
+
+def too_large(stored: StoredValue) -> tuple[Evidence, ...]:
+    """Warn of an object that can hardly be written again; nothing for most."""
+    if len(stored.value) < LARGE:
+        return ()
+    size = f"{len(stored.value):,} bytes, and etcd takes 1.5 MiB in a request unless it was told otherwise"
+    what = (
+        "API servers can hardly write it again, nor note that it is to be deleted: first take something out"
+    )
+    return (Evidence("size", "near the limit of etcd", f"{size}. {what} (kubectl patch)"),)

@@ -11,7 +11,7 @@ import msgspec
 from etcdfix.encryption.envelope import parse_envelope
 from etcdfix.encryption.repairs import cbc_size, misspelt_prefix, nearly_behind_plugin, unsearched
 from etcdfix.examine.alike import AlikeValues
-from etcdfix.examine.claims import ClaimSearch, without_its_lease
+from etcdfix.examine.claims import ClaimSearch, too_large, without_its_lease
 from etcdfix.examine.looking import (
     Looking,
     encryption_keys,
@@ -161,6 +161,7 @@ class UnreadableExaminer:
             evidence=(
                 *self._name_warnings(reader, stored.key),
                 *without_its_lease(self._examiner.layout, stored),
+                *too_large(stored),
             ),
         )
         verdict = judge(seen)

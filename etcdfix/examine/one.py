@@ -16,6 +16,7 @@ from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.encryption.kms.envelopes import KMSPending
 from etcdfix.encryption.transformer import Transformers, no_plugin
+from etcdfix.examine.claims import LARGE
 from etcdfix.examine.closer import UnreadableExaminer
 from etcdfix.examine.kept_openings import KeptOpenings
 from etcdfix.examine.readers import PlainCounts, PlainPlace, Plugins, ResourceReader, ResourceReaders
@@ -274,6 +275,7 @@ class Examiner:
                     )
                     and (namespaced is None or namespaced == bool(namespace))
                     and rest.count(b"/") == (1 if namespace else 0)
+                    and len(stored.value) < LARGE
                 ):
                     if counted is not None:
                         place = plain.transformer, plain.key_fingerprint, plain.kms_key_id, plain.stale

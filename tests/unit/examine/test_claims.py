@@ -13,6 +13,7 @@ from etcdfix.model.errors import SourceError
 from etcdfix.model.storagekey import ResourcePrefix, StorageCodec, StorageLayout
 from etcdfix.sources.errors import PageCorrupt
 from etcdfix.sources.snapshot import SnapshotSource
+from etcdfix.testing import objects as stored_objects
 from tests.support.bbolt_writer import database, put
 from tests.support.objects import config_map, namespace_object, secret
 
@@ -117,6 +118,18 @@ def test_an_address_of_an_api_server_without_its_lease_is_one_warning(tmp_path: 
     found = json.loads(report.read_text())
     assert found["summary"]["warnings"] == 1
     assert f"etcdctl del {lost}" in found["findings"][0]["message"]
+
+
+@pytest.mark.parametrize(("filling", "checks"), [(1_399_000, set()), (1_400_000, {"size"})])
+def test_an_object_that_hardly_fits_into_a_request_is_one_warning(
+    tmp_path: Path, filling: int, checks: set[str]
+) -> None:
+    """A chaos experiment wrote its history into itself, until no controller could take its finalizer off."""
+    key, file = "/registry/configmaps/shop/full", tmp_path / "full.db"
+    value = stored_objects.config_map("full", "shop", {"log": "x" * filling})
+    records = [put(2, key.encode(), value), put(3, b"/registry/secrets/shop/web", secret())]
+    file.write_bytes(database(records))
+    assert _findings(file, tmp_path / "report.json", "--no-encryption").get(key, set()) == checks
 
 
 def test_what_was_compacted_is_not_missed(tmp_path: Path) -> None:

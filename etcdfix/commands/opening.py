@@ -238,7 +238,7 @@ def load_encryption(inputs: Inputs) -> EncryptionConfiguration | None:
         return None
     from etcdfix.encryption.config import load_configuration
 
-    return load_configuration(inputs.encryption_config)
+    return load_configuration(inputs.encryption_config, inputs.kubernetes_minor)
 
 
 def open_plugins(

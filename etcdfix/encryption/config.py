@@ -20,7 +20,15 @@ from pathlib import Path
 from typing import Final
 
 from etcdfix.encryption import config_file
-from etcdfix.encryption.config_file import REFUSED, Problem, decode
+from etcdfix.encryption.config_file import (
+    REFUSED,
+    STRICT,
+    STRICT_SINCE,
+    Decoded,
+    Problem,
+    decode,
+    find_unfilled,
+)
 from etcdfix.encryption.config_model import (
     EncryptionConfiguration,
     IdentityProvider,
@@ -53,13 +61,17 @@ UNKNOWN_MAKER: Final = "etcdfix"
 _MARK: Final = re.compile(rb"(?:([a-z]{1,32})\.)?" + re.escape(NOT_FOR_WRITING.encode()), re.IGNORECASE)
 
 
-def load_configuration(path: Path) -> EncryptionConfiguration:
+def load_configuration(path: Path, minor: int | None = None) -> EncryptionConfiguration:
     """Read, check and take apart the file of ``--encryption-provider-config``.
+
+    Args:
+        path: The file.
+        minor: Release of the API servers, 30 for 1.30; None where nobody knows it.
 
     Raises:
         ConfigurationError: The file cannot be read, or the API server would refuse it.
     """
-    return parse_configuration(read_configuration(path), path=str(path))
+    return parse_configuration(read_configuration(path), path=str(path), minor=minor)
 
 
 def read_configuration(path: Path) -> bytes:
@@ -77,16 +89,16 @@ def read_configuration(path: Path) -> bytes:
         raise _refused(name, b"", [problem]) from error
 
 
-def parse_configuration(raw: bytes, *, path: str) -> EncryptionConfiguration:
-    """Check and take apart the bytes of a configuration file.
+def parse_configuration(raw: bytes, *, path: str, minor: int | None = None) -> EncryptionConfiguration:
+    """Check and take apart the bytes of a configuration file; see :func:`load_configuration`.
 
     Raises:
         ConfigurationError: The API server would refuse the file.
     """
-    rules = decode_rules(raw, path=path)
-    found = [*problems_of(rules)]
-    problems = [one for one in found if one.kind == REFUSED]
-    if problems:
+    rules, found = decode_rules(raw, path=path)
+    strict = minor is not None and minor >= STRICT_SINCE
+    problems = [one for one in found if one.kind == REFUSED or one.kind in STRICT]
+    if any(strict or one.kind == REFUSED for one in problems):
         raise _refused(go_quote(path), raw, problems)
     made_by = find_mark(raw, rules)
     made = (
@@ -107,17 +119,20 @@ def parse_configuration(raw: bytes, *, path: str) -> EncryptionConfiguration:
     )
 
 
-def decode_rules(raw: bytes, *, path: str) -> tuple[ResourceRule, ...]:
-    """Return the rules of a configuration file as they stand there; none of them was checked.
+def decode_rules(raw: bytes, *, path: str) -> Decoded:
+    """Return the rules of a configuration file as they stand there, and every problem with them.
 
     Raises:
         ConfigurationError: It cannot be decoded.
     """
     hint = "An API server without encryption has no such file; leave the option away."
-    rules = decode(raw) if raw else Problem((), "it is empty", hint)
-    if isinstance(rules, Problem):
-        raise _refused(go_quote(path), raw, [rules])
-    return rules
+    decoded = decode(raw) if raw else Problem((), "it is empty", hint)
+    if isinstance(decoded, Problem):
+        raise _refused(go_quote(path), raw, [find_unfilled(raw) or decoded])
+    problems = [*decoded.problems, *problems_of(decoded.rules)]
+    others = [one for one in problems if one.kind != REFUSED]
+    unfilled = find_unfilled(raw) if len(others) < len(problems) else None
+    return Decoded(decoded.rules, [unfilled, *others] if unfilled else problems)
 
 
 def _refused(name: str, raw: bytes, problems: Sequence[Problem]) -> ConfigurationError:

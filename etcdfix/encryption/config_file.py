@@ -1,15 +1,19 @@
-"""Decodes an EncryptionConfiguration file as strictly as the API server does.
+"""Decodes an EncryptionConfiguration file as the API server does.
 
-Nothing here checks what the fields say: see :mod:`etcdfix.encryption.config_rules`. No trouble is worded with a value
-of the file, which may be a key.
+API servers from 1.31 on are strict: nothing unknown, nothing twice. Older ones leave out what is unknown, and of a
+field that a YAML file gives twice the last counts; so it does here, and a problem tells it. Nothing here checks what
+the fields say: see :mod:`etcdfix.encryption.config_rules`. No trouble is worded with a value of the file, which may be
+a key.
 
-Sources: ``k8s.io/apiserver/pkg/apis/apiserver/v1`` (fields and kinds); ``sigs.k8s.io/json`` (what strict means:
-case-sensitive names, nothing unknown, nothing twice; null is as good as nothing).
+Sources: ``k8s.io/apiserver/pkg/apis/apiserver/v1`` (fields and kinds); ``sigs.k8s.io/json`` (names are case-sensitive;
+null is as good as nothing); ``CHANGELOG-1.31.md`` of Kubernetes (since when it is strict).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
 from etcdfix.encryption.config_model import (
@@ -26,18 +30,43 @@ from etcdfix.golang import gobase64
 from etcdfix.golang.document import read_document
 from etcdfix.golang.errors import JSONMalformed, UnknownEncoding
 from etcdfix.golang.gotime import parse_duration
+from etcdfix.golang.goyaml import Field, line_of
 from etcdfix.model.providers import ProviderType
 
 REFUSED: Final = "refused"
+STRICT: Final = frozenset({"unknown-field", "repeated-field"})
+"""Kinds of what strict API servers refuse."""
+
+STRICT_SINCE: Final = 31
+"""The minor of the first release whose API servers are."""
 
 _KINDS: Final = (("apiserver.config.k8s.io/v1", "EncryptionConfiguration"), ("v1", "EncryptionConfig"))
 _KIND_HINT: Final = "Pass the file of the API server's flag --encryption-provider-config."
+_VERSION_HINT: Final = f"Write kind: {_KINDS[0][1]} and apiVersion: {_KINDS[0][0]}."
 _FIELD_HINT: Final = (
     "Compare the field names, which are case-sensitive, and their types with the Kubernetes documentation."
 )
+_KEYS: Final = {"keys": {"name": None, "secret": None}}
+_FIELDS: Final = {
+    "apiVersion": None,
+    "kind": None,
+    "resources": {
+        "resources": None,
+        "providers": {
+            **{kind.value: _KEYS for kind in ProviderType},
+            "kms": dict.fromkeys(("apiVersion", "name", "cachesize", "endpoint", "timeout")),
+            "identity": dict[str, None](),
+        },
+    },
+}
+"""The fields that API servers know, and those of what stands there or in the elements of a list."""
+
+_STRICT: Final = f"API servers from 1.{STRICT_SINCE} on"
+_STRICT_HINT: Final = "Remove the fields, or correct their names, which are case-sensitive."
 _SYNTAX_HINT: Final = (
     "Read as JSON where it begins with {, else as YAML; mind the indentation, and use spaces, not tabs."
 )
+_VARIABLE: Final = re.compile(rb"\$\{[^}]*\}|\$\([^)]*\)|\$[A-Za-z_]\w*|\{\{.*?\}\}|\{%.*?%\}|<[^<>]+>|@\w+@")
 _NAMED_FIELDS: Final = 10
 _DEFAULT_CACHE_SIZE: Final = 1000
 _TYPE_NAMES: Final = {
@@ -68,8 +97,15 @@ class _Misfit(Exception):
     """Raised with a :class:`Problem` for what is not of the expected type."""
 
 
-def decode(raw: bytes) -> tuple[ResourceRule, ...] | Problem:
-    """Return the rules of a configuration, not checked; or why it cannot be decoded."""
+class Decoded(NamedTuple):
+    """The rules of a file, not checked, and what strict API servers refuse in it."""
+
+    rules: tuple[ResourceRule, ...]
+    problems: Sequence[Problem]
+
+
+def decode(raw: bytes) -> Decoded | Problem:
+    """Return what a configuration holds; or why it cannot be decoded."""
     try:
         tree, repeated = read_document(raw)
     except JSONMalformed as error:
@@ -80,16 +116,55 @@ def decode(raw: bytes) -> tuple[ResourceRule, ...] | Problem:
         trouble = (
             f"kind is {_said(kind)} and apiVersion {_said(version)}, where kind EncryptionConfiguration "
         )
-        return Problem((), f"{trouble}and apiVersion {_KINDS[0][0]} are expected", _KIND_HINT)
-    if repeated:
-        named = ", ".join(f"{shown(field.name)} in line {field.line}" for field in repeated[:_NAMED_FIELDS])
-        return Problem((), f"a field is given once more: {named}", _FIELD_HINT)
+        hint = _VERSION_HINT if kind in {"EncryptionConfiguration", "EncryptionConfig"} else _KIND_HINT
+        return Problem((), f"{trouble}and apiVersion {_KINDS[0][0]} are expected", hint)
+    paths = islice(_unknown_fields(tree, _FIELDS, ()), _NAMED_FIELDS)
+    unknown = [Field(str(path[-1]), line_of(raw, path)) for path in paths]
+    problems = [
+        Problem(
+            (), f"has {kind} fields, which {_STRICT} refuse: {_named(fields)}", _STRICT_HINT, f"{kind}-field"
+        )
+        for kind, fields in (("repeated", repeated), ("unknown", unknown))
+        if fields
+    ]
+    if repeated and raw.lstrip().startswith(b"{"):  # older API servers merge the lists of both
+        return problems[0]._replace(kind=REFUSED)
     try:
-        file = _Object(tree, (), "apiVersion", "kind", "resources")
-        return tuple(_rule(rule, path) for rule, path in file.items("resources"))
+        rules = tuple(_rule(rule, path) for rule, path in _Object(tree, ()).items("resources"))
     except _Misfit as misfit:
         problem: Problem = misfit.args[0]
         return problem
+    return Decoded(rules, problems)
+
+
+def _named(fields: Sequence[Field]) -> str:
+    return ", ".join(
+        f"{shown(field.name)} in line {field.line}" if field.line else shown(field.name)
+        for field in fields[:_NAMED_FIELDS]
+    )
+
+
+def _unknown_fields(value: Any, known: Mapping[str, Any] | None, path: Path) -> Iterator[Path]:
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _unknown_fields(item, known, (*path, index))
+    elif isinstance(value, dict) and known is not None:
+        for name, member in value.items():
+            if name in known:
+                yield from _unknown_fields(member, known[name], (*path, name))
+            else:
+                yield (*path, name)
+
+
+def find_unfilled(raw: bytes) -> Problem | None:
+    """Say which variables of a template stand in a file instead of values; None for none."""
+    found = [
+        Field(match[0].decode(errors="replace"), number)
+        for number, line in enumerate(raw.split(b"\n"), start=1)
+        for match in _VARIABLE.finditer(line.partition(b"#")[0])
+    ]
+    hint = "Fill them in, or name the file that the API servers run with: this one is a template."
+    return Problem((), f"variables are not filled in: {_named(found)}", hint) if found else None
 
 
 def _said(value: Any) -> str:
@@ -101,17 +176,12 @@ def _said(value: Any) -> str:
 class _Object:
     """The members of an object, each of an expected type; null is as good as nothing."""
 
-    def __init__(self, value: Any, path: Path, *names: str) -> None:
+    def __init__(self, value: Any, path: Path) -> None:
         self.path = path
         self._members = _expect(value, dict, path)
-        for name in self._members:
-            if name not in names:
-                raise _Misfit(Problem((*path, name), "the API server knows no such field", _FIELD_HINT))
 
-    @property
-    def given(self) -> list[str]:
-        """Names of the members that are there, in the order of the names that are known."""
-        return [name for name, value in self._members.items() if value is not None]
+    def has(self, name: str) -> bool:
+        return self._members.get(name) is not None
 
     def get(self, name: str, expected: type[T]) -> T | None:
         value = self._members.get(name)
@@ -136,7 +206,7 @@ def _expect(value: Any, expected: type[T], path: Path) -> T:
 
 
 def _rule(value: Any, path: Path) -> ResourceRule:
-    rule = _Object(value, path, "resources", "providers")
+    rule = _Object(value, path)
     entries = ("" if item is None else _expect(item, str, place) for item, place in rule.items("resources"))
     return ResourceRule(
         tuple(entries), tuple(_provider(item, place) for item, place in rule.items("providers"))
@@ -144,21 +214,19 @@ def _rule(value: Any, path: Path) -> ResourceRule:
 
 
 def _provider(value: Any, path: Path) -> Provider:
-    element = _Object(value, path, *ProviderType)
-    if len(element.given) != 1:
-        trouble = (
-            f"one of {', '.join(ProviderType)} is expected, found: {' and '.join(element.given) or 'none'}"
-        )
+    element = _Object(value, path)
+    given = [kind for kind in ProviderType if element.has(kind)]
+    if len(given) != 1:
+        trouble = f"one of {', '.join(ProviderType)} is expected, found: {' and '.join(given) or 'none'}"
         hint = "Give every provider a list element of its own: - aescbc: {…}, then - identity: {}"
         raise _Misfit(Problem(path, trouble, hint))
-    kind = ProviderType(element.given[0])
-    member, place = element.get(kind, dict), (*path, kind.value)
+    (kind,) = given
+    member = _Object(element.get(kind, dict), (*path, kind.value))
     if kind is ProviderType.IDENTITY:
-        _Object(member, place)
         return IdentityProvider()
     if kind is ProviderType.KMS:
-        return _kms(_Object(member, place, "apiVersion", "name", "cachesize", "endpoint", "timeout"))
-    keys = (_Object(item, at, "name", "secret") for item, at in _Object(member, place, "keys").items("keys"))
+        return _kms(member)
+    keys = (_Object(item, at) for item, at in member.items("keys"))
     return KeyedProvider(
         kind, tuple(NamedKey(key.text("name"), _material(key.text("secret"))) for key in keys)
     )

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from etcdfix.encryption.config import find_mark, is_mark, place_of
-from etcdfix.encryption.config_file import REFUSED, Path
+from etcdfix.encryption.config_file import REFUSED, Decoded, Path
 from etcdfix.encryption.config_model import (
     EVERYTHING,
     IdentityProvider,
@@ -30,7 +30,6 @@ from etcdfix.encryption.config_model import (
     parse_group_resource,
     rule_name,
 )
-from etcdfix.encryption.config_rules import problems_of
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.encryption.keyring import fingerprint, may_hold_key, shown
 from etcdfix.golang.goquote import withheld
@@ -121,10 +120,10 @@ def _transformer(kind: str, name: str, version: str = "") -> str:
     return transformer_name(kind, version, withheld(name) if may_hold_key(name) else name)
 
 
-def lint(raw: bytes, rules: Sequence[ResourceRule], *, mode: int | None = None) -> list[LintFinding]:
+def lint(raw: bytes, decoded: Decoded, *, mode: int | None = None) -> list[LintFinding]:
     """Say what is wrong with a configuration, the worst first."""
     found = []
-    for problem in problems_of(rules):
+    for problem in decoded.problems:
         line, place = line_of(raw, problem.path), place_of(problem.path)
         told, level = f"the file {problem.trouble}", LintLevel.WARNING
         if problem.kind == REFUSED:
@@ -132,7 +131,7 @@ def lint(raw: bytes, rules: Sequence[ResourceRule], *, mode: int | None = None) 
         elif problem.kind == "empty-entry":
             level = LintLevel.ADVICE
         found.append(LintFinding(problem.kind, level, line, place, told, problem.hint))
-    for check, path, message, advice in _advice(raw, rules, mode):
+    for check, path, message, advice in _advice(raw, decoded.rules, mode):
         level = LintLevel.ADVICE if advice or check in _ADVICE else LintLevel.WARNING
         line = line_of(raw, path) if path else 0
         found.append(LintFinding(check, level, line, place_of(path), message, _NEXT[check]))

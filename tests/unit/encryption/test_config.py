@@ -67,17 +67,74 @@ def test_valid(fixture: dict[str, Any]) -> None:
         assert found.has_identity == ("identity" in expected["transformers"])
 
 
+OF_OUR_KIND = {
+    "kind-of-legacy-version.yaml", "legacy-version-with-normal-kind.yaml", "no-apiversion.yaml",
+    "unknown-version.yaml", "version-with-two-slashes.yaml",
+}  # fmt: skip
+"""The kind is right, or nearly so: the version is what has to be corrected."""
+
+
 @pytest.mark.parametrize("fixture", INVALID, ids=name)
 def test_invalid(fixture: dict[str, Any]) -> None:
     path = CONFIGS / "invalid" / name(fixture)
     with pytest.raises(ConfigurationError) as caught:
-        load_configuration(path)
+        load_configuration(path, 36)
     place = f"{fixture['place']}: " if fixture["place"] else ""
     assert caught.value.message.startswith(f'encryption configuration "{path}": {place}')
     assert fixture["trouble"] in caught.value.message
-    assert caught.value.hint
-    assert "\n" not in caught.value.hint
+    hint = caught.value.hint
+    assert hint
+    assert "\n" not in hint
+    assert (hint.startswith("Write kind:")) == (name(fixture) in OF_OUR_KIND)
     assert caught.value.exit_code == 2
+
+
+STRICT = (
+    "unknown-field.yaml",
+    "unknown-fields.yaml",
+    "metadata.yaml",
+    "identity-with-field.yaml",
+    "duplicate-key.yaml",
+)
+
+
+@pytest.mark.parametrize("file", STRICT)
+def test_what_only_strict_servers_refuse_is_read_for_older_ones_and_where_nobody_knows(file: str) -> None:
+    path = CONFIGS / "invalid" / file
+    for minor in (None, 17, 30):
+        (warning,) = load_configuration(path, minor).warnings
+        assert ", which API servers from 1.31 on refuse: " in warning
+    with pytest.raises(ConfigurationError) as caught:
+        load_configuration(path, 31)
+    assert (warning in caught.value.message, "correct their names" in caught.value.hint) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("secret", "told"),
+    [
+        ("${ENCRYPTION_KEY}", '"${ENCRYPTION_KEY}"'),
+        ("$KEY", '"$KEY"'),
+        ("{{ENCRYPTION_KEY}}", '"{{ENCRYPTION_KEY}}"'),
+        ('\'{{ lookup("env", "K") }}\'', '"{{ lookup(\\"env\\", \\"K\\") }}"'),
+        ("<BASE 64 ENCODED SECRET>", '"<BASE 64 ENCODED SECRET>"'),
+        ("@KEY@ # ${BEHIND}", '"@KEY@"'),
+        (f"<{KEY}>", "<46 bytes withheld>"),
+    ],
+)
+def test_a_template_is_told_as_one(secret: str, told: str) -> None:
+    text = (CONFIGS / "valid" / "normal.yaml").read_text().replace(KEY, secret)
+    said = refusal(f"# {{{{ a comment }}}}\n{text}")
+    assert said == f"variables are not filled in: {told} in line 12"
+
+
+def test_of_a_repeated_field_the_last_counts_as_it_did() -> None:
+    twice = (
+        configuration("[{identity: {}}]")
+        + b"  providers: [{secretbox: {keys: [{name: k, secret: "
+        + KEY.encode()
+    )
+    (rule,) = parse_configuration(twice + b"}]}}]\n", path="f").rules
+    assert [provider.type for provider in rule.providers] == ["secretbox"]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +203,7 @@ def test_path_is_quoted() -> None:
 
 def refusal(raw: bytes | str) -> str:
     with pytest.raises(ConfigurationError) as caught:
-        parse_configuration(raw if isinstance(raw, bytes) else raw.encode(), path="f")
+        parse_configuration(raw if isinstance(raw, bytes) else raw.encode(), path="f", minor=36)
     assert caught.value.hint
     assert "\n" not in caught.value.message
     return caught.value.message.removeprefix('encryption configuration "f": ')
@@ -157,7 +214,7 @@ def test_ten_problems_are_enough() -> None:
     assert said.count("has capital letters") == 10
     assert said.endswith("; and 190 more")
     repeated = refusal(b"apiVersion: v1\nkind: EncryptionConfig\n" + b"a: 1\n" * 300)
-    assert repeated.count("in line") == 10
+    assert repeated.count("in line") == 11
 
 
 def test_nulls_are_as_good_as_nothing() -> None:
@@ -196,15 +253,15 @@ def test_many_entries_are_checked_in_reasonable_time() -> None:
         ),
         (
             '{"apiVersion": "v1", "kind": "EncryptionConfig", "x\\ud83d\\ude00": 1}',
-            "x\U0001f600: the API server knows no such field",  # not YAML, so no line is known
+            'refuse: "x\U0001f600"',  # not YAML, so no line is known
         ),
         (
             f'{{"apiVersion": "v1", "kind": "EncryptionConfig",\n "{KEY}": 1,\n "{KEY}": 2}}',
-            "a field is given once more: <44 bytes withheld> in line 3",
+            "refuse: <44 bytes withheld> in line 3",
         ),
         (
             "apiVersion: v1\nkind: EncryptionConfig\nresources:\n- &a\n  x: 1\n- <<: *a\n  x: 2\n",
-            'a field is given once more: "x" in line 7',
+            'has repeated fields, which API servers from 1.31 on refuse: "x" in line 7',
         ),
         ('{"a": 1}\nx', "line 2: invalid character 'x' after top-level value"),
         ("x: 1\n- 5\n", "yaml: line 1: did not find expected key"),
@@ -212,7 +269,7 @@ def test_many_entries_are_checked_in_reasonable_time() -> None:
 )
 def test_what_cannot_be_decoded(text: str, problem: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        parse_configuration(text.encode(), path="f")
+        parse_configuration(text.encode(), path="f", minor=36)
     assert problem in caught.value.message
     assert caught.value.hint
     assert "\n" not in caught.value.message

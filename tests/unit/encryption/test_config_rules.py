@@ -43,7 +43,7 @@ def test_secrets(text: str, decoded: bytes) -> None:
     key = {"aesgcm": {"keys": [{"name": "k", "secret": text}]}}
     rules = [{"resources": ["secrets"], "providers": [key]}]
     document = {"apiVersion": "v1", "kind": "EncryptionConfig", "resources": rules}
-    (rule,) = decode_rules(json.dumps(document).encode(), path="f")
+    (rule,) = decode_rules(json.dumps(document).encode(), path="f").rules
     (provider,) = rule.providers
     assert isinstance(provider, KeyedProvider)
     assert provider.keys[0].material.expose() == decoded

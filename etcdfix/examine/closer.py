@@ -136,6 +136,8 @@ class UnreadableExaminer:
         seen = Observation(
             codec=reader.directory.codec,
             owner_known=reader.owner_known,
+            too_few_parts=reader.directory.namespaced is not None
+            and not (where.name and (where.namespace or not reader.directory.namespaced)),
             rule_known=reader.directory.codec is StorageCodec.UNKNOWN and bool(reader.directory.group),
             covered=reader.covered,
             enveloped=enveloped,

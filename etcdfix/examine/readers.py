@@ -28,6 +28,7 @@ from etcdfix.model.providers import ENCRYPTED_PREFIX, facts_of
 from etcdfix.model.storagekey import (
     API_SERVICE_PATH,
     CRD_PATH,
+    NOT_AN_OBJECT,
     ResourcePrefix,
     StorageCodec,
     StorageLayout,
@@ -249,6 +250,12 @@ class ResourceReaders:
             return named in self.custom_resources and directory.group not in self.aggregated_groups
         return directory.codec is not StorageCodec.NOT_AN_OBJECT
 
+    def _is_custom_directory(self, key: bytes) -> bool:
+        """Say whether a key is the directory of custom resources, or of their group: no LIST reads it."""
+        group, _, plural = display(self._layout.below(key) or b"").partition("/")
+        named = [(group, plural)] if plural else [one for one in self.custom_resources if one[0] == group]
+        return group not in self.aggregated_groups and any(one in self.custom_resources for one in named)
+
     def _may_be_aggregated(self, stored: StoredValue) -> bool:
         plaintext = self.plaintext_of(stored)
         if plaintext is None:
@@ -300,6 +307,8 @@ class ResourceReaders:
         return reader
 
     def _make_reader(self, directory: ResourcePrefix, shared: bytes, *, single_key: bool) -> ResourceReader:
+        if directory.codec is StorageCodec.UNKNOWN and self._is_custom_directory(shared):
+            directory = NOT_AN_OBJECT
         decoder, group, kind = self._decoder, directory.group, directory.kind
         owner_known = True
         never_encrypted = directory.codec in {StorageCodec.ALLOCATOR, StorageCodec.NOT_AN_OBJECT}

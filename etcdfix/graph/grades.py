@@ -109,6 +109,8 @@ def reasons_for(
 
 def warnings_about(index: ImpactIndex, node: int) -> list[RiskReason]:
     """Return what was not seen, or cannot be read, and could depend on an object or use it."""
+    if _has_no_objects_key(index, node):
+        return []
     broken = len(index.unreadable_nodes) - index.unreadable(node)
     warnings = [("incomplete", f"not everything was seen: {text}") for text in index.problems[:3]]
     for code, count, what, text in (
@@ -124,8 +126,16 @@ def warnings_about(index: ImpactIndex, node: int) -> list[RiskReason]:
     return [RiskReason(Risk.LOW, code, text) for code, text in warnings]
 
 
+def _has_no_objects_key(index: ImpactIndex, node: int) -> bool:
+    """Say whether namespace or name is missing in a key: no object can have it, and nothing refers to one."""
+    directory, namespace, name = index.place(node)
+    return directory.namespaced is not None and not (name and (namespace or not directory.namespaced))
+
+
 def _kind_reason(index: ImpactIndex, node: int, ref: ObjectRef, *, by_api: bool) -> tuple[Risk, str] | None:
     """Return what the loss of an object of this kind means by itself; what the API deletes is cleaned up after."""
+    if _has_no_objects_key(index, node):
+        return None
     resource, name = ref.full_resource, ref.name
     if resource == "customresourcedefinitions.apiextensions.k8s.io":
         count = len(index.below(crd_path(name)))

@@ -243,6 +243,15 @@ def _by_path() -> dict[bytes, ResourcePrefix]:
     return {directory.path.encode(): directory for directory in builtin_directories()}
 
 
+@cache
+def _directories() -> frozenset[bytes]:
+    """Return what is a directory or holds some, without a slash at its end: no LIST reads such a key."""
+    paths = [directory.path for directory in builtin_directories()]
+    return frozenset(
+        name.encode() for name in (*paths, *(path.partition("/")[0] for path in paths), "ranges")
+    )
+
+
 # OpenShift's own API servers write below a prefix of their own, without the group, as kube-apiserver does with
 # built-ins. Source: openshift-apiserver, ``restoptionsgetter.go``; oauth-apiserver, ``pkg/cmd/oauth-apiserver/cmd.go``.
 OPENSHIFT_PREFIX = "/openshift.io/"
@@ -363,7 +372,7 @@ class StorageLayout:
             return NOT_AN_OBJECT, key
         segments = key[len(self._root) :].split(b"/", 2)
         first = display(segments[0])
-        if first in _BOOKKEEPING:
+        if first in _BOOKKEEPING or key[len(self._root) :] in _directories():
             return NOT_AN_OBJECT, key
         if first == "ranges":
             return self._allocator(display(b"/".join(segments))), key

@@ -16,6 +16,7 @@ from etcdfix.apiserver.reading import ask_servers
 from etcdfix.apiserver.servers import ServerAnswers
 from etcdfix.examine.all import Progress, look_last, no_progress
 from etcdfix.examine.readable_revision import ReadableRevisions
+from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.deletability import FAILED, protected_reason
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.graph.assess import assess
@@ -274,7 +275,13 @@ class Present(Facts):
         # Where nothing rests on the object being unreadable, it does not matter how a server fails.
         foretold = foretold_of(found) if held and not self.may_read else None
         directory = found.directory
-        thing = APIObject(directory.group, directory.version, directory.resource, found.namespace, found.name)
+        where = found.namespace, found.name
+        if held and self.found.verdict.cause is Cause.NOT_AN_OBJECTS_KEY:
+            where = (
+                "",
+                "/".join(where),
+            )  # no request can name that; who may delete it may delete any of the resource
+        thing = APIObject(directory.group, directory.version, directory.resource, *where)
         return ask_servers(
             api, thing, self.identity, held=held, readable_is_fine=self.may_read, foretold=foretold
         )

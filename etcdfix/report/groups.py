@@ -187,6 +187,7 @@ _VERBS: Final[Mapping[str, str]] = {
 _FIXES: Final[Mapping[str, str]] = {
     "Put the value right": "put it right",
     "Have the API server": "fix it from memory",
+    "Delete the key": "delete it (dry run)",
 }
 _CURES: Final[Mapping[str, str]] = {
     Cause.NO_CONFIGURATION: "give the configuration",

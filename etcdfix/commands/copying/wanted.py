@@ -31,8 +31,8 @@ from etcdfix.text.words import counted
 _MOST_HISTORIES: Final = 20
 """Keys of which a live etcd is asked for the history; each takes a tenth of a second."""
 _MOST_MOVED: Final = 1000
-# Nothing is known against these, and no copy tells more.
-_NOT_WANTED: Final = frozenset({Cause.NO_CONFIGURATION, Cause.OWNER_UNKNOWN})
+# No copy tells more of these.
+_NOT_WANTED: Final = frozenset({Cause.NO_CONFIGURATION, Cause.OWNER_UNKNOWN, Cause.NOT_AN_OBJECTS_KEY})
 
 
 class WantedObjects:
@@ -133,7 +133,7 @@ class WantedObjects:
         self._seen = True
         wrong = verdict.outcome in {*FAILED, Outcome.UNDETERMINED}
         if not named and (not wrong or verdict.cause in _NOT_WANTED):
-            self._unconfigured += wrong
+            self._unconfigured += wrong and verdict.outcome is Outcome.UNDETERMINED
             return
         if wrong:
             self.stakes.add(found)

@@ -393,6 +393,15 @@ _CATALOGUE = (
         "The CRD was looked up in the same etcd, even where it was not in scope.",
     ),
     CauseInfo(
+        Cause.NOT_AN_OBJECTS_KEY,
+        _DECODE,
+        "not an object's key",
+        "The etcd key has too few parts for its resource, so no object can have it. Web UIs for etcd write such keys "
+        "to mark directories. A LIST of the resource reads them too, and fails.",
+        "Namespace or name is missing in the etcd key. The value is not encrypted, and is empty or one word of at most "
+        "64 characters.",
+    ),
+    CauseInfo(
         Cause.IDENTITY_MISMATCH,
         _INCONSISTENT,
         "contradicts its own key",

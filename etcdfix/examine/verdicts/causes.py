@@ -49,6 +49,7 @@ class Cause(StrEnum):
     TRAILING_BYTES = "trailing-bytes"
     ALLOCATOR_DAMAGED = "allocator-damaged"
     OWNER_UNKNOWN = "owner-unknown"
+    NOT_AN_OBJECTS_KEY = "not-an-objects-key"
     IDENTITY_MISMATCH = "identity-mismatch"
     INVALID_UTF8 = "invalid-utf8"
     RAW_JSON_INVALID = "raw-json-invalid"

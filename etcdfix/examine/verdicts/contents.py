@@ -44,6 +44,13 @@ ALMOST_ENVELOPED: Final = Ruling(
     "begins like k8s:enc: with a few bits flipped, so it is not recognised as encrypted",
 )
 
+_NO_OBJECTS_KEY: Final = Ruling(
+    Cause.NOT_AN_OBJECTS_KEY,
+    Confidence.CERTAIN,
+    "no object can have this etcd key: it has too few parts",
+    Damage.PROVEN,
+)
+
 _BY_KIND: Final = {
     DecodeFailureKind.PROTOBUF: (Cause.PROTOBUF_DAMAGED, "the protobuf body breaks{where}{path}"),
     DecodeFailureKind.JSON: (Cause.JSON_DAMAGED, "the JSON body breaks{where}{path}"),
@@ -98,8 +105,16 @@ def may_be_newer(seen: Observation, cause: Cause) -> bool:
     return cause in MAYBE_NEWER
 
 
+def _is_no_objects(seen: Observation) -> bool:
+    """Say whether no object can have the etcd key, and none is in the value either, whoever would read it."""
+    word = seen.shape is not None and seen.shape.is_word
+    return seen.too_few_parts and word and not (seen.enveloped or is_nearly_enveloped(seen))
+
+
 def empty_ruling(seen: Observation) -> Ruling:
     """Rule on a plaintext that parses, and from which no field of an object comes out."""
+    if _is_no_objects(seen):
+        return _NO_OBJECTS_KEY
     cause, what = Cause.EMPTY_OBJECT, "no field of an object comes out"
     if seen.shape is not None and seen.shape.size == 0:
         cause, what = Cause.EMPTY_VALUE, "the value has 0 bytes"
@@ -109,6 +124,8 @@ def empty_ruling(seen: Observation) -> Ruling:
 
 def rule_on_contents(seen: Observation, failure: DecodeFailure) -> Ruling:
     """Rule on a plaintext that does not decode."""
+    if _is_no_objects(seen):
+        return _NO_OBJECTS_KEY
     cause, confidence, message = _cause(seen, failure)
     return Ruling(cause, confidence, message, Damage.NONE if cause in MAY_BE_WHOLE else Damage.PROVEN)
 

@@ -111,7 +111,10 @@ def judge(seen: Observation) -> Verdict:
             None,
             Confidence.CERTAIN,
             ServerBehaviour.NOT_ASKED,
-            next((e.detail for e in seen.evidence), "bookkeeping, or a key outside the storage prefix"),
+            next(
+                (e.detail for e in seen.evidence),
+                "no LIST reads it: bookkeeping, a directory, or a key outside the storage prefix",
+            ),
             evidence=seen.evidence,
         )
     if seen.enveloped and seen.covered is Covered.NO_CONFIGURATION:

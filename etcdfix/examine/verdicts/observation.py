@@ -77,6 +77,7 @@ class PlaintextShape(msgspec.Struct, frozen=True):
         whole_at: Decodes once everything from this byte on is left out; 0 where that does not help.
         holds_whole: A whole object may be found in it, whatever surrounds it; not looked for where no tag or padding
             fits.
+        is_word: It is empty, or a few printable characters without a blank: no object fits into that.
         names_encoding: It is a protobuf envelope that names an encoding or type of its contents, or has further fields.
     """
 
@@ -92,6 +93,7 @@ class PlaintextShape(msgspec.Struct, frozen=True):
     whole_at: int = 0
     holds_whole: bool = False
     names_encoding: bool = False
+    is_word: bool = False
 
 
 class Neighbours(StrEnum):
@@ -131,6 +133,7 @@ class Observation(msgspec.Struct, frozen=True):
 
     Attributes:
         owner_known: False for a type whose owner (CRD) could not be found readable.
+        too_few_parts: Its etcd key lacks a namespace or a name, so that no object of its resource can have it.
         rule_known: The owner is known to be another API server, and which rule its resource is under; of its types
             nothing is known.
         envelope_bits_off: Bits in which the first eight stored bytes differ from ``k8s:enc:``.
@@ -151,6 +154,7 @@ class Observation(msgspec.Struct, frozen=True):
     envelope_known: bool
     envelope_transformer: str
     resource: str
+    too_few_parts: bool = False
     rule_known: bool = False
     envelope_cut: bool = False
     name_may_go_on: bool = False

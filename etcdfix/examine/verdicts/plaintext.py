@@ -33,6 +33,8 @@ _STARTS_TEXT = re.compile(rb"\s*(?:---\s*)?(?:\{|apiVersion|kind|metadata)")
 LONGEST_MESSAGE = 4096
 LONGEST_NAME = 253
 CIPHER_BLOCK = 16
+# No object of an API server is so short, and none begins with a letter and has no blank, line or bracket.
+_WORD = re.compile(rb"[!-z]{0,64}")
 # Text in another encoding, YAML and JSON with comments also begin with a bracket, or a bit away from that.
 _JSON_OBJECT = re.compile(rb'[ \t\r\n]*\{[ \t\r\n]*(?:["}]|\Z)')
 
@@ -265,6 +267,7 @@ def shape_of(
         whole_at=len(undone.get(RepairKind.TRAILING_BYTES, b"")),
         holds_whole=inside,
         names_encoding=names_encoding(data),
+        is_word=_WORD.fullmatch(data) is not None,
     )
 
 

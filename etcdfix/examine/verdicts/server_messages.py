@@ -80,6 +80,7 @@ SERVER_MESSAGES: Final[dict[Cause, tuple[str, ...]]] = {
     Cause.TRAILING_BYTES: (_END, "proto: ", _CHARACTER),
     Cause.ALLOCATOR_DAMAGED: (),
     Cause.OWNER_UNKNOWN: (),
+    Cause.NOT_AN_OBJECTS_KEY: (_BASE64, _CHARACTER, _YAML),
     Cause.IDENTITY_MISMATCH: (),
     Cause.INVALID_UTF8: (),
     Cause.RAW_JSON_INVALID: ("error calling MarshalJSON",),

@@ -40,6 +40,7 @@ class Severity(StrEnum):
 
 
 _ORDER: Final = list(Severity)
+_NO_OBJECT: Final = frozenset({Cause.EMPTY_VALUE, Cause.EMPTY_OBJECT, Cause.NOT_AN_OBJECTS_KEY})
 _MOST_NAMED: Final = 2
 _MOST_NAME: Final = 40
 _RBAC: Final = "rbac.authorization.k8s.io"
@@ -160,7 +161,7 @@ def severities_of_cause(cause: Cause) -> tuple[Severity, ...]:
         return (Severity.BREAKS_AT_RESTART,)
     if outcomes & FAILED:
         # Of built-in types, API servers serve some of them: empty, or as they are.
-        served = cause in {Cause.EMPTY_VALUE, Cause.EMPTY_OBJECT} or Outcome.INCONSISTENT in outcomes
+        served = cause in _NO_OBJECT or Outcome.INCONSISTENT in outcomes
         return (Severity.BREAKS_NOW, Severity.ONE_OBJECT) if served else (Severity.BREAKS_NOW,)
     if Outcome.INCONSISTENT not in outcomes:
         return ()

@@ -85,6 +85,8 @@ def ways_out(
     if verdict.outcome is Outcome.UNDETERMINED:
         memory = _from_memory(found, lost=False) if cause in KMS_ADVICE else []
         return in_order(offers, _undetermined(cause, found, run), memory, urgent=False)
+    if cause is Cause.NOT_AN_OBJECTS_KEY:
+        return [_without_an_object(found, run, breaking=breaking)]
     lost = cause in LOST_KEY and key_may_be_lost(found)
     memory = _from_memory(found, lost=lost) if cause in MAY_BE_CACHED else []
     cures = _cures(found, cause, run, beside)
@@ -183,6 +185,16 @@ def _from_memory(found: Examination, *, lost: bool) -> list[Remedy]:
     path = api_path(where.group, where.version or "v1", where.resource, found.namespace, found.name or None)
     named = [str(where.group_resource)] if path and fits and found.name else []
     return from_memory(named, found.stored.key, lost=lost)
+
+
+def _without_an_object(found: Examination, run: RunOptions, *, breaking: bool) -> Remedy:
+    delete = commands.delete(found.stored.key, risks_to_accept(found, breaking=breaking))
+    return Remedy(
+        "Delete the key, after this dry run, with a backup and a record: it holds no object",
+        NO_COMMAND if run.of_kine else delete,
+        f"{NOT_TO_KINE if run.of_kine else granted(run)}Web UIs for etcd mark directories so: keep yours out.",
+        WayKind.DELETE,
+    )
 
 
 def _undetermined(cause: Cause, found: Examination, run: RunOptions) -> Iterator[Remedy]:

@@ -68,8 +68,8 @@ def is_warning(way: Remedy) -> bool:
 
 
 def first_way(ways: Sequence[Remedy]) -> Remedy | None:
-    """Return the first of ranked ways out that warns or has a command, else the first; None where all are deletions."""
-    kept = [way for way in ways if way.verb != WayKind.DELETE]
+    """Return the first of ranked ways out with a warning or a command, else the first: a deletion only if all are."""
+    kept = [way for way in ways if way.verb != WayKind.DELETE] or ways
     return next((way for way in kept if way.command or is_warning(way)), kept[0] if kept else None)
 
 

@@ -337,7 +337,7 @@ def test_neighbouring_keys_are_read_by_their_own_rules() -> None:
     assert list(found) == sorted(holds)
     assert {key: e.directory.codec for key, e in found.items()} == {
         "/registry/namespaces/shop": StorageCodec.BUILTIN,
-        "/registry/pods": StorageCodec.UNKNOWN,
+        "/registry/pods": StorageCodec.NOT_AN_OBJECT,
         "/registry/pods-and-more/x": StorageCodec.UNKNOWN,
         "/registry/ranges/servicenodeports": StorageCodec.ALLOCATOR,
         "/registry/ranges/servicenodeports2": StorageCodec.UNKNOWN,

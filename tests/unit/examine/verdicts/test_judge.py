@@ -358,6 +358,20 @@ BRANCHES = {
         Outcome.DECODE_FAILURE, Cause.ALLOCATOR_DAMAGED, CERTAIN, ServerBehaviour.NOT_ASKED, NONE
     ),
     "0 bytes": broken(undecoded(plaintext=shape(size=0)), Cause.EMPTY_VALUE),
+    "no object's key": broken(
+        undecoded(plaintext=shape(size=22, is_word=True), too_few_parts=True), Cause.NOT_AN_OBJECTS_KEY
+    ),
+    "no object's key, empty": Row(
+        seen(decoded=decoded(empty=True), shape=shape(size=0, is_word=True), too_few_parts=True),
+        Outcome.DECODE_FAILURE, Cause.NOT_AN_OBJECTS_KEY, CERTAIN, ServerBehaviour.SERVES_EMPTY, PROVEN
+    ),
+    "no object's key, and more than a word": broken(
+        undecoded(plaintext=shape(), too_few_parts=True), Cause.UNKNOWN_ENCODING, newer=True
+    ),
+    "no object's key, and almost encrypted": not_decoded(
+        undecoded(plaintext=shape(is_word=True), too_few_parts=True, envelope_bits_off=3),
+        Cause.ENVELOPE_DAMAGED, LIKELY, NONE
+    ),
     "zeroed": broken(undecoded(plaintext=shape(zeroed=True)), Cause.ZEROED_VALUE),
     "encrypted twice": not_decoded(
         enveloped(decode_failure=DecodeFailure(DecodeFailureKind.UNKNOWN_ENCODING, "as the decoder says it"),

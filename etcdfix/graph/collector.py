@@ -27,7 +27,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from etcdfix.graph.deletion import foreground_waits
+from etcdfix.graph.deletion import wait_in_the_foreground
 from etcdfix.graph.index import FOREGROUND, ORPHANS, TERMINATING, ImpactIndex, Owner
 from etcdfix.graph.kinds import Served, crd_path
 from etcdfix.graph.model import Action, Collection, Decision, OwnerState, Propagation
@@ -110,7 +110,7 @@ class _Collector:
         self._spread(self._going)
         own = [node for node in self._parents if node not in self._removed]
         self._spread(self._pending() if self._listable else self._waiting_owners())
-        self._wait_for_dependents()
+        wait_in_the_foreground(self._index, self._going, self._removed, self._fate)
         fates = [self._fate(node) for node in own]
         gone = [
             node
@@ -134,7 +134,7 @@ class _Collector:
     def catch_up(self) -> tuple[Decision, ...]:
         """Play through what waits to be done."""
         self._spread(self._pending())
-        self._wait_for_dependents()
+        wait_in_the_foreground(self._index, self._going, self._removed, self._fate)
         return self._below(_NOBODY)
 
     def _spread(self, going: Iterable[int]) -> None:
@@ -216,12 +216,6 @@ class _Collector:
                 fate.stays = f"{index.ref(instance)}, which waits for {below.stays}"
         return instances
 
-    def _wait_for_dependents(self) -> None:
-        """Keep what is deleted in the foreground as long as a dependent that blocks it is there."""
-        waits = foreground_waits(self._index, self._going, self._removed, self._fate)
-        for node, why in waits.items():
-            self._going[node].stays = why
-
     # -- one object
 
     def _fate(self, node: int) -> Fate:
@@ -246,7 +240,7 @@ class _Collector:
         above = next((owner for owner in going if self._going[owner.node].doubtful), None)
         if above is not None and not fate.doubtful:
             fate.doubtful = True
-            fate.uncertain = f"only if {index.ref(above.node)} goes, which cannot be forecast"
+            fate.uncertain = f"it hangs on {index.ref(above.node)}, which cannot be forecast"
         fate.when_served = self._when_served(dependent, going)
         if not fate.when_served:
             fate.ran_before, fate.started_after = self._managers(dependent, going)

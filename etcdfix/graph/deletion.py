@@ -18,7 +18,7 @@ from typing import Final
 
 from etcdfix.graph.index import FOREGROUND, OPAQUE, ORPHANS, TERMINATING, ImpactIndex
 from etcdfix.graph.model import Action, Collection, DeletionForecast, DeletionResult, Propagation
-from etcdfix.graph.owners import EVENTS, Fate
+from etcdfix.graph.owners import EVENTS, Fate, waits_for
 from etcdfix.text.words import counted
 
 _NAMESPACES: Final = ("", "namespaces")
@@ -129,10 +129,10 @@ def _notes(
         )
 
 
-def foreground_waits(
+def wait_in_the_foreground(
     index: ImpactIndex, going: Mapping[int, Fate], removed: Container[int], fate_of: Callable[[int], Fate]
-) -> dict[int, str]:
-    """Return what each object waits for, in a clause, that is deleted in the foreground and stays.
+) -> None:
+    """Note what each object waits for that is deleted in the foreground and stays.
 
     Args:
         index: Of the cluster.
@@ -169,6 +169,9 @@ def foreground_waits(
             left[dependent] = "which is never collected, as it names an owner that it cannot have"
         elif fate.stays:
             left[dependent] = f"which waits for {fate.stays}"
+        elif told(dependent) and (waits := waits_for(index, dependent)):
+            # The collector takes no reference off what is being deleted, whatever its other owners are.
+            left[dependent] = f"which waits for {waits}"
         return dependent in left
 
     waiting = {
@@ -189,18 +192,26 @@ def foreground_waits(
             if not unfinished[node] and not going[node].stays:
                 stay.discard(node)
                 gone.append(node)
-    found = {}
+
+    def may_let_off(dependent: int, node: int) -> bool:
+        """Tell whether a dependent may be looked at while another owner is still there: then it blocks no more."""
+        others = {owner.node for owner in index.owners(dependent)} - {node}
+        return not told(dependent) and any(owner in going and not told(owner) for owner in others)
+
+    found = []
     for node in waiting.keys() & stay:
         if not going[node].stays:
             other = next(dependent for dependent in waiting[node] if dependent in stay)
             why = left.get(other) or (f"which waits for {going[other].stays}" if going[other].stays else "")
             why = why or "which waits in its turn for what it owns"
-            found[node] = (
-                "itself: it is named as its own owner, and nobody takes that off"
-                if node in waiting[node]
-                else f"{index.ref(other)}, {why}"
-            )
-    return found
+            itself = "itself: it is named as its own owner, and nobody takes that off"
+            told_why = itself if node in waiting[node] else f"{index.ref(other)}, {why}"
+            found.append((going[node], told_why, going[node].raced or may_let_off(other, node)))
+    for fate, why, race in found:
+        if race:
+            fate.uncertain = fate.uncertain or f"a race of owners, in which it may wait for {why}"
+        else:
+            fate.stays = why
 
 
 def _blocking(index: ImpactIndex, node: int) -> Iterator[int]:

@@ -37,7 +37,8 @@ class Fate(msgspec.Struct):
         action: What happens to it, once all that is on its way has happened.
         propagation: How it is deleted; None where it is not.
         owners: Each owner reference, and what becomes of it.
-        doubtful: Nobody can tell whether it is deleted.
+        doubtful: Nobody can tell whether it is deleted, or what becomes of what it owns.
+        raced: It is deleted in the foreground, or in the background where its owner is gone before.
         when_served: It happens no sooner than an API serves a kind that none is known to serve: that of the object,
             of its owner or of an owner above. Says which; "" for at once.
 
@@ -48,6 +49,7 @@ class Fate(msgspec.Struct):
     propagation: Propagation | None = Propagation.BACKGROUND
     owners: tuple[JudgedOwner, ...] = ()
     doubtful: bool = False
+    raced: bool = False
     uncertain: str = ""
     stays: str = ""
     later: str = ""
@@ -84,8 +86,22 @@ def judge(index: ImpactIndex, dependent: int, owners: list[Owner], going: Mappin
     elif not states:
         fate.action = Action.ORPHANED
     else:
-        waits = OwnerState.WAITING in states and bool(index.dependents(dependent))
-        fate.propagation = how_deleted(index, dependent, foreground=waits)
+        waiting = [
+            owner for owner, state, _, lets_go in findings if state is OwnerState.WAITING and not lets_go
+        ]
+        own = bool(waiting) and not index.flags[dependent] & TERMINATING and bool(index.dependents(dependent))
+        # The collector itself deletes so what owns anything, whatever finalizer ``orphan`` it has.
+        fate.propagation = Propagation.FOREGROUND if own else how_deleted(index, dependent)
+        fate.raced = own and all(going.get(owner.node, fate).raced for owner in waiting if owner.blocks)
+        if any(waits_for(index, owner.node) for owner in waiting if not owner.blocks):
+            fate.uncertain = (
+                "a race: an owner does not wait for it, and keeps it where its own work is done first"
+            )
+        elif fate.raced and (index.flags[dependent] & ORPHANS or waits_for(index, dependent)):
+            fate.uncertain = (
+                "a race: its owner does not wait for it; gone first, it leaves what this one owns"
+            )
+        fate.doubtful = bool(fate.uncertain)
         if let_go:
             fate.doubtful = True
             fate.uncertain = (
@@ -137,12 +153,12 @@ def waits_for(index: ImpactIndex, node: int, *, beside: str = "") -> str:
     return f"the kubelet of node {index.place(runs_on)[2]}, which has to end it"
 
 
-def how_deleted(index: ImpactIndex, node: int, *, foreground: bool = False) -> Propagation:
-    """Return how the collector deletes an object: as its finalizers say, else in the background."""
+def how_deleted(index: ImpactIndex, node: int) -> Propagation:
+    """Return how an object is deleted: as its finalizers say, else in the background."""
     flags = index.flags[node]
     if flags & ORPHANS:
         return Propagation.ORPHAN
-    return Propagation.FOREGROUND if flags & FOREGROUND or foreground else Propagation.BACKGROUND
+    return Propagation.FOREGROUND if flags & FOREGROUND else Propagation.BACKGROUND
 
 
 def _lets_go(index: ImpactIndex, going: Mapping[int, Fate], owner: Owner) -> bool:

@@ -354,6 +354,58 @@ def test_its_own_owner(cluster: Cluster) -> None:
     assert played.stays == "itself: it is named as its own owner, and nobody takes that off"
 
 
+@pytest.mark.parametrize(
+    ("objects", "said"),
+    [
+        # An orphan finalizer below what is deleted in the foreground is replaced: the leaf goes.
+        ({"top": "", "mid": "top! orphan", "leaf": "mid"}, {"top": "goes", "mid": "goes", "leaf": "goes"}),
+        ({"top": "", "mid": "top!", "low": "mid! orphan", "leaf": "low!"}, {"low": "goes", "leaf": "goes"}),
+        # Where the owner does not wait, it may be gone before: then the finalizer counts.
+        ({"top": "", "mid": "top orphan", "leaf": "mid"}, {"top": "goes", "mid": "race", "leaf": "race"}),
+        ({"top": "", "mid": "top x/y", "leaf": "mid"}, {"top": "goes", "mid": "stays", "leaf": "race"}),
+        ({"top": "", "mid": "top", "leaf": "mid! x/y"}, {"top": "goes", "mid": "race", "leaf": "stays"}),
+        # An owner that stays Terminating keeps what it does not wait for, once its own work is done.
+        ({"top": "x/y", "leaf": "top"}, {"top": "stays", "leaf": "race"}),
+        ({"top": "x/y", "leaf": "top!"}, {"top": "stays", "leaf": "goes"}),
+        # A dependent that is looked at while another owner is there blocks no more.
+        ({"top": "", "mid": "top!", "leaf": "top! mid x/y"}, {"top": "race", "mid": "goes", "leaf": "stays"}),
+        # From what is being deleted already nothing is taken off, and nothing in it is deleted anew.
+        ({"other": "", "top": "", "leaf": "top! other x/y now"}, {"top": "stays", "leaf": "stays"}),
+        (
+            {"top": "", "mid": "top! x/y now", "leaf": "mid"},
+            {"top": "stays", "mid": "stays", "leaf": "stays"},
+        ),
+        # An owner that is being deleted in the foreground already.
+        ({"top": "", "up": "foregroundDeletion x/y now", "leaf": "top up!"}, {"top": "goes", "leaf": "goes"}),
+        ({"top": "", "up": "foregroundDeletion x/y now", "leaf": "top! up"}, {"top": "goes", "leaf": "race"}),
+    ],
+)
+def test_what_becomes_of_each_where_the_first_is_deleted_in_the_foreground(
+    cluster: Cluster, objects: dict[str, str], said: dict[str, str]
+) -> None:
+    """As its source has it, whatever it works on first: ``!`` blocks, ``now`` is Terminating."""
+    for name, words in objects.items():
+        told = words.split()
+        owners = [word for word in told if word.removesuffix("!") in objects]
+        cluster.add(
+            "v1", "ConfigMap", name, "shop",
+            owners=tuple(
+                owner("ConfigMap", o.removesuffix("!"), api_version="v1", blockOwnerDeletion=o.endswith("!"))
+                for o in owners
+            ),
+            finalizers=tuple(w for w in told if w not in owners and w != "now"), terminating="now" in told,
+        )  # fmt: skip
+    index = cluster.index()
+    played = collect(index, node_of(index, "/registry/configmaps/shop/top"), by_api=FOREGROUND)
+    found = dict.fromkeys(objects, "stays")
+    found["top"] = "stays" if played.stays else "race" if played.uncertain else "goes"
+    for name, decision in by_name((*played.tree, *played.caught_up)).items():
+        goes = "race" if decision.uncertain else "goes"
+        deleted = decision.action is Action.CASCADE_DELETED and not decision.stays
+        found[name] = goes if deleted else "stays"
+    assert {name: found[name] for name in said} == said
+
+
 def test_a_cluster_scoped_dependent_of_a_namespaced_owner_blocks_for_ever(cluster: Cluster) -> None:
     key = config(cluster, "top")
     references = (owner("ConfigMap", "top", api_version="v1", blockOwnerDeletion=True),)

@@ -202,7 +202,7 @@ class _TxnChannel(ReadOnlyChannel, Closing):
         self._relay = Relay(endpoint, timeout_seconds=connection.dial_timeout_seconds)
         try:
             transport = open_transport(endpoint, client.material, connection, self._relay)
-            super().__init__(transport, endpoint, certified=client.material.certificate is not None)
+            super().__init__(transport, endpoint, certificate=client.material.certificate)
         except BaseException:
             self._relay.close()
             raise

@@ -55,8 +55,8 @@ class _Callee(NamedTuple):
     """Whom a request goes to, as its failures are told."""
 
     endpoint: Endpoint
-    certified: bool
-    """A client certificate is shown."""
+    certificate: bytes | None
+    """The client certificate that is shown, as PEM."""
 
     def failed(self, error: Any, timeout_seconds: float) -> CallFailed:
         """Take over what gRPC's error says; that one has a lock, and is not to live on."""
@@ -67,7 +67,7 @@ class _Callee(NamedTuple):
             details,
             self.endpoint,
             timeout_seconds=timeout_seconds,
-            has_client_certificate=self.certified,
+            client_certificate=self.certificate,
         )
         return CallFailed(failure, status=status, details=details)
 
@@ -133,9 +133,9 @@ class Answer:
 class ReadOnlyChannel:
     """Wraps a gRPC channel so that nothing but :data:`~etcdfix.wire.etcd.READ_METHODS` goes through it."""
 
-    def __init__(self, channel: Any, endpoint: Endpoint, *, certified: bool = False) -> None:
+    def __init__(self, channel: Any, endpoint: Endpoint, *, certificate: bytes | None = None) -> None:
         self._channel = channel
-        self._callee = _Callee(endpoint, certified)
+        self._callee = _Callee(endpoint, certificate)
         self._calls: dict[str, Any] = {}
 
     def start(
@@ -262,7 +262,7 @@ def open_channel(endpoint: Endpoint, material: TLSMaterial, connection: EtcdConn
         CallFailed: With ``insecure_skip_tls_verify``, the server's certificate could not be fetched.
     """
     transport = open_transport(endpoint, material, connection)
-    return ReadOnlyChannel(transport, endpoint, certified=material.certificate is not None)
+    return ReadOnlyChannel(transport, endpoint, certificate=material.certificate)
 
 
 def open_transport(

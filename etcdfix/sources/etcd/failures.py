@@ -9,6 +9,7 @@ looked at); what we do not recognise there is passed on as it is.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from etcdfix.model.errors import SourceError, SourceUnreachable
@@ -98,6 +99,7 @@ _ETCD_ERRORS = {
 }
 
 _CA_HINT = "give etcd's CA with --cacert (kubeadm: /etc/kubernetes/pki/etcd/ca.crt)"
+_KUBEADM_RENEWS = "(kubeadm certs renew apiserver-etcd-client)"
 _CLIENT_CERTIFICATE_HINT = (
     "give --cert and --key (kubeadm: /etc/kubernetes/pki/apiserver-etcd-client.crt and .key)"
 )
@@ -173,9 +175,9 @@ def classify(
     endpoint: Endpoint,
     *,
     timeout_seconds: float,
-    has_client_certificate: bool = False,
+    client_certificate: bytes | None = None,
 ) -> Failure:
-    """Sort a gRPC error."""
+    """Sort a gRPC error; ``client_certificate`` is what is shown to etcd, as PEM."""
     where = endpoint.text
     if details.startswith("etcdserver: "):
         return _from_etcd(details.removeprefix("etcdserver: "), where)
@@ -188,7 +190,7 @@ def classify(
     if code == "PERMISSION_DENIED":
         return Failure(FailureKind.DENIED, f"{where}: permission denied")
     if code == "UNAVAILABLE":
-        return _from_connecting(details, endpoint, has_client_certificate=has_client_certificate)
+        return _from_connecting(details, endpoint, client_certificate)
     if code in {"UNIMPLEMENTED", "NOT_FOUND"}:
         return Failure(
             FailureKind.UNREACHABLE,
@@ -218,7 +220,7 @@ def _from_etcd(text: str, where: str) -> Failure:
     return Failure(FailureKind.UNREACHABLE, f"{where}: etcd says: {text}")
 
 
-def _from_connecting(details: str, endpoint: Endpoint, *, has_client_certificate: bool) -> Failure:
+def _from_connecting(details: str, endpoint: Endpoint, client_certificate: bytes | None) -> Failure:
     where, text = endpoint.text, details.upper()
 
     def unreachable(message: str, hint: str = "") -> Failure:
@@ -227,13 +229,21 @@ def _from_connecting(details: str, endpoint: Endpoint, *, has_client_certificate
     for signs, message, hint in (*_CONNECT_ERRORS, *(_TLS_ERRORS if endpoint.tls else ())):
         if any(sign in text for sign in signs):
             return unreachable(message, hint)
-    if endpoint.tls and any(sign in text for sign in _CLIENT_CERTIFICATE_ALERTS):
-        if has_client_certificate:
-            return unreachable(
-                "etcd does not accept our client certificate", "check who signed --cert, and its dates"
-            )
+    refused = any(sign in text for sign in _CLIENT_CERTIFICATE_ALERTS)
+    cut_off = any(sign in text for sign in _SPEAKS_SOMETHING_ELSE)
+    if endpoint.tls and (refused or cut_off) and client_certificate is not None:
+        not_accepted, renew = (
+            "etcd does not accept our client certificate",
+            "renew it, and name it with --cert",
+        )
+        ended = _ended(client_certificate)
+        if ended:
+            return unreachable(f"{not_accepted}, which expired on {ended}", f"{renew} {_KUBEADM_RENEWS}")
+        if refused:
+            return unreachable(not_accepted, "check who signed --cert, and from when on it is valid")
+    if endpoint.tls and refused:
         return unreachable("etcd wants a client certificate", _CLIENT_CERTIFICATE_HINT)
-    if any(sign in text for sign in _SPEAKS_SOMETHING_ELSE):
+    if cut_off:
         if endpoint.tls:
             return unreachable(
                 "the TLS handshake was cut off",
@@ -243,6 +253,17 @@ def _from_connecting(details: str, endpoint: Endpoint, *, has_client_certificate
             "the connection was closed at once: that port may speak TLS", f"use https://, and {_CA_HINT}"
         )
     return unreachable(_shorten(details))
+
+
+def _ended(pem: bytes) -> str:
+    """Return the day on which the first certificate of a chain expired; "" where none has."""
+    from cryptography import x509  # noqa: PLC0415 - slow to import, and needed only here
+
+    try:
+        ends = min(one.not_valid_after_utc for one in x509.load_pem_x509_certificates(pem))
+    except ValueError:
+        return ""
+    return f"{ends:%Y-%m-%d}" if ends < datetime.now(UTC) else ""
 
 
 def _shorten(details: str) -> str:

@@ -22,7 +22,7 @@ from etcdfix.inputs.inputfile import MAX_SETTINGS_BYTES, read_input
 from etcdfix.model.errors import ConfigurationError
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.endpoints import Endpoint
-from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
+from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind, classify
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,14 @@ def shown_certificate(endpoint: Endpoint, material: TLSMaterial, *, timeout_seco
     except TimeoutError as exc:
         raise _unreachable(endpoint, "no connection in time", "raise --dial-timeout") from exc
     except ssl.SSLError as exc:
-        raise _unreachable(endpoint, "that port does not speak TLS as we know it", "use http://") from exc
+        failure = classify(
+            "UNAVAILABLE",
+            str(exc),
+            endpoint,
+            timeout_seconds=timeout_seconds,
+            client_certificate=material.certificate,
+        )
+        raise CallFailed(failure) from exc
     except OSError as exc:
         raise _unreachable(endpoint, (exc.strerror or "connection failed").lower(), "") from exc
     except ValueError as exc:

@@ -8,6 +8,7 @@ import pytest
 from etcdfix.model.errors import ConfigurationError
 from etcdfix.sources.etcd.endpoints import Endpoint, parse_endpoint
 from etcdfix.sources.etcd.failures import FailureKind, classify, classify_cancelled
+from etcdfix.testing.certificates import CertificateAuthority
 
 # text, target, host, port, TLS without material, TLS with material
 ENDPOINTS = [
@@ -206,11 +207,22 @@ def test_no_handshake(details: str, message: str, hint: str) -> None:
     assert hint in found.hint
 
 
-def test_a_client_certificate_that_was_shown_and_refused() -> None:
-    found = classify(
-        "UNAVAILABLE", LAST + "TLSV1_ALERT_UNKNOWN_CA", SECURE, timeout_seconds=2, has_client_certificate=True
-    )
-    assert "does not accept our client certificate" in found.message
+@pytest.mark.parametrize(
+    ("expired", "details", "told"),
+    [
+        (False, "TLSV1_ALERT_UNKNOWN_CA", "does not accept our client certificate"),
+        (False, "Socket closed", "handshake was cut off"),
+        (True, "SSLV3_ALERT_BAD_CERTIFICATE", "does not accept our client certificate, which expired on 20"),
+        (True, "Socket closed", "does not accept our client certificate, which expired on 20"),
+    ],
+)
+def test_a_client_certificate_that_was_shown_and_refused(
+    authority: CertificateAuthority, expired: bool, details: str, told: str
+) -> None:
+    shown = authority.issue("refused", expired=expired).cert.read_bytes()
+    found = classify("UNAVAILABLE", LAST + details, SECURE, timeout_seconds=2, client_certificate=shown)
+    assert told in found.message
+    assert ("kubeadm certs renew apiserver-etcd-client" in found.hint) == expired
 
 
 @pytest.mark.parametrize("details", ["Socket closed", "Connection reset by peer", "EXPECTED SETTINGS FRAME"])

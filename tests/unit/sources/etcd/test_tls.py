@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from etcdfix.model.errors import ConfigurationError
+from etcdfix.model.errors import ConfigurationError, SourceUnreachable
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd import tls
 from etcdfix.sources.etcd.endpoints import Endpoint, parse_endpoint
@@ -137,6 +138,19 @@ def test_both_sides_show_certificates(
     )
     with LiveSource(connection) as source:
         assert [stored.value for stored in source.current(b"")] == [b"v"]
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_our_own_certificate_that_expired_is_told_with_its_day(
+    mutual: ScriptedEtcd, authority: CertificateAuthority, checked: bool
+) -> None:
+    old = authority.issue("old-client", expired=True)
+    way = {"cacert": str(authority.cert)} if checked else {"insecure_skip_tls_verify": True}
+    connection = EtcdConnection(endpoints=(mutual.endpoint,), cert=str(old.cert), key=str(old.key), **way)
+    day = x509.load_pem_x509_certificate(old.cert.read_bytes()).not_valid_after_utc
+    with pytest.raises(SourceUnreachable) as caught:
+        LiveSource(connection)
+    assert f"does not accept our client certificate, which expired on {day:%Y-%m-%d}" in caught.value.message
 
 
 def test_the_server_is_not_checked_but_stays_the_same(mutual: ScriptedEtcd, client: CertificateFiles) -> None:

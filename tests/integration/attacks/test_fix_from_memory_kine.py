@@ -234,7 +234,7 @@ def test_a_damaged_file_decides_nothing(cluster: LostKeyKineCluster, copied: Pat
     page = int.from_bytes(raw[16:18], "big")
     root = (
         sqlite3.connect(copied)
-        .execute("SELECT rootpage FROM sqlite_master WHERE name = 'kine_name_id_index'")
+        .execute("SELECT rootpage FROM sqlite_master WHERE name = 'kine'")
         .fetchone()[0]
     )
     raw[(root - 1) * page + 8 : root * page] = bytes(page - 8)

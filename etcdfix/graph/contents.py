@@ -29,6 +29,7 @@ from etcdfix.graph.references import (
     node_reference,
     owners_of,
     pod_references,
+    policy_parameters,
     replica_mask,
     snapshot_templates,
     storage_templates,
@@ -50,6 +51,8 @@ LEARNED_PATHS: Final = (
     "storageclasses",
     f"{SNAPSHOT_GROUP}/volumesnapshotclasses",
     f"{GROUP_SNAPSHOT_GROUP}/volumegroupsnapshotclasses",
+    "mutatingadmissionpolicies",
+    "validatingadmissionpolicies",
 )
 """Directories of the objects that others refer through: :meth:`ContentReader.learn` reads them ahead."""
 
@@ -179,7 +182,7 @@ class ContentReader:
         self._replicas: dict[Replica, list[Reference] | None] = {}
 
     def learn(self, source: Source) -> None:
-        """Read the few objects that others refer through: storage and snapshot classes.
+        """Read the few objects that others refer through: storage and snapshot classes, admission policies.
 
         Raises:
             SourceError: The source cannot be read.
@@ -187,7 +190,9 @@ class ContentReader:
         for path in LEARNED_PATHS:
             for plain, name in self._objects_in(source, path):
                 parameters, group = mapping(plain.get("parameters")), path.rpartition("/")[0]
-                if not group:
+                if path.endswith("policies"):
+                    self.known.policy_parameters[f"{path}/{name}"] = policy_parameters(plain)
+                elif not group:
                     self.known.storage_classes[name] = storage_templates(parameters)
                 else:
                     plural = path.removeprefix(f"{group}/")

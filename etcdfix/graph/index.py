@@ -16,7 +16,7 @@ import msgspec
 from etcdfix.graph.edges import UNKNOWN, Edges
 from etcdfix.graph.kinds import Kinds, Served
 from etcdfix.graph.model import Condition, ObjectRef, OwnerReference
-from etcdfix.graph.uses import Role, Use, any_namespace_key
+from etcdfix.graph.uses import Role, Use, open_keys
 from etcdfix.model.storagekey import ResourcePrefix, StorageCodec, StorageLayout, display
 from etcdfix.text.safetext import key_base64
 
@@ -339,14 +339,12 @@ class ImpactIndex:
         return self._uses(self.edges.of_source(node))
 
     def users(self, node: int) -> Iterator[Edge]:
-        """Yield the uses of a node, those included that leave its namespace open."""
+        """Yield the uses of a node, those included that leave its namespace or name open."""
         yield from self._uses(self.edges.of_target(node))
-        key = any_namespace_key(self.keys[node])
-        unscoped = self._numbers.get(key) if key is not None else None
-        if unscoped is not None and unscoped != node:
-            for edge in self._uses(self.edges.of_target(unscoped)):
-                if edge.use.unscoped:
-                    yield edge._replace(target=node)
+        for unscoped in map(self._numbers.get, open_keys(self.keys[node])):
+            if unscoped is not None and unscoped != node:
+                edges = self._uses(self.edges.of_target(unscoped))
+                yield from (edge._replace(target=node) for edge in edges if edge.use.unscoped)
 
     def owners(self, node: int) -> list[Owner]:
         """Return a node's owner references, in their order."""

@@ -141,10 +141,15 @@ def _template(role: Role, pair: tuple[str, str], parameters: Mapping[str, Any]) 
 
 
 class Known(msgspec.Struct):
-    """Secrets that classes name: by name of the StorageClass, and by ``resource/name`` of the snapshot class."""
+    """What objects say that others refer through.
+
+    Secrets that classes name: by name of the StorageClass, and by ``resource/name`` of the snapshot class. Directories
+    of the parameters of an admission policy, by ``resource/name``: that of Secrets, of ConfigMaps, or none.
+    """
 
     storage_classes: dict[str, tuple[SecretTemplate, ...]] = msgspec.field(default_factory=dict)
     snapshot_classes: dict[str, tuple[SecretTemplate, ...]] = msgspec.field(default_factory=dict)
+    policy_parameters: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
 
 
 class Scene(NamedTuple):
@@ -261,13 +266,28 @@ def _of_class(scene: Scene, name: str, *, bound: bool) -> Iterator[SecretTemplat
             yield template
 
 
-def _policy_binding(plain: Plain, _: Scene) -> Iterator[Reference]:
-    """Yield what an admission policy may take its parameters from, where its binding names an object."""
-    reference = mapping(at(plain, "spec.paramRef"))
-    name, namespace = text(reference.get("name")), text(reference.get("namespace"))
-    for directory in (CONFIG_MAPS, SECRETS) if name else ():
-        use = Use(Role.UNKNOWN, "spec.paramRef.name", heuristic=True, unscoped=not namespace)
-        yield Reference(f"{directory}/{namespace or ANY}/{name}", use)
+def policy_parameters(plain: Plain) -> tuple[str, ...]:
+    """Return the directory of an admission policy's parameters, where these are Secrets or ConfigMaps."""
+    kind = mapping(at(plain, "spec.paramKind"))
+    core = {"Secret": (SECRETS,), "ConfigMap": (CONFIG_MAPS,)} if kind.get("apiVersion") == "v1" else {}
+    return core.get(text(kind.get("kind")), ())
+
+
+def _policy_binding(resource: str) -> Handler:
+    def read(plain: Plain, scene: Scene) -> Iterator[Reference]:
+        reference = mapping(at(plain, "spec.paramRef"))
+        name, namespace = text(reference.get("name")), text(reference.get("namespace"))
+        policy = f"{resource}/{text(at(plain, 'spec.policyName'))}"
+        # Of a policy that was not read: one of both, and only where an object is named.
+        known = scene.known.policy_parameters.get(policy)
+        guess = (CONFIG_MAPS, SECRETS) if name else ()
+        field = "name" if name else "selector"
+        for directory in guess if known is None else known if field in reference else ():
+            heuristic, unscoped = known is None or not name, not (name and namespace)
+            use = Use(Role.UNKNOWN, f"spec.paramRef.{field}", heuristic=heuristic, unscoped=unscoped)
+            yield Reference(f"{directory}/{namespace or ANY}/{name or ANY}", use)
+
+    return read
 
 
 def _from_templates(
@@ -319,8 +339,8 @@ _HANDLERS: Final[dict[tuple[str, str], Handler]] = {
     ("", "PersistentVolume"): _volume,
     ("", "PersistentVolumeClaim"): _claim,
     ("storage.k8s.io", "StorageClass"): _literal(storage_templates),
-    (_ADMISSION, "MutatingAdmissionPolicyBinding"): _policy_binding,
-    (_ADMISSION, "ValidatingAdmissionPolicyBinding"): _policy_binding,
+    (_ADMISSION, "MutatingAdmissionPolicyBinding"): _policy_binding("mutatingadmissionpolicies"),
+    (_ADMISSION, "ValidatingAdmissionPolicyBinding"): _policy_binding("validatingadmissionpolicies"),
     (SNAPSHOT_GROUP, "VolumeSnapshot"): _snapshot("volumeSnapshot", "snapcontent"),
     (GROUP_SNAPSHOT_GROUP, "VolumeGroupSnapshot"): _snapshot("volumeGroupSnapshot", "groupsnapcontent"),
     (SNAPSHOT_GROUP, "VolumeSnapshotClass"): _literal(snapshot_templates),
@@ -352,8 +372,10 @@ _FIELDS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("discovery.k8s.io", "EndpointSlice"): (
         "metadata.labels", "endpoints[].addresses", "endpoints[].conditions.ready",
     ),
-    (_ADMISSION, "MutatingAdmissionPolicyBinding"): ("spec.paramRef",),
-    (_ADMISSION, "ValidatingAdmissionPolicyBinding"): ("spec.paramRef",),
+    (_ADMISSION, "MutatingAdmissionPolicy"): ("spec.paramKind",),
+    (_ADMISSION, "MutatingAdmissionPolicyBinding"): ("spec.policyName", "spec.paramRef"),
+    (_ADMISSION, "ValidatingAdmissionPolicy"): ("spec.paramKind",),
+    (_ADMISSION, "ValidatingAdmissionPolicyBinding"): ("spec.policyName", "spec.paramRef"),
     (_ADMISSION, "MutatingWebhookConfiguration"): _WEBHOOK_FIELDS,
     (_ADMISSION, "ValidatingWebhookConfiguration"): _WEBHOOK_FIELDS,
 }  # fmt: skip

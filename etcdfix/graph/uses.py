@@ -70,7 +70,7 @@ class Use(msgspec.Struct, frozen=True, cache_hash=True, gc=False, array_like=Tru
         path: Field that says so, as a path of JSON names, ``[]`` for every element.
         optional: The field itself says that the target may be absent.
         heuristic: It is likely, not certain: the look of a custom resource's field says so.
-        unscoped: The namespace is left open: its target stands for all that :func:`any_namespace_key` leads to it.
+        unscoped: The namespace or the name is left open: its target stands for all that :func:`open_keys` leads to it.
     """
 
     role: Role
@@ -129,14 +129,14 @@ CLAIMS, VOLUMES, NODES, STORAGE_CLASSES = (
 )
 
 ANY: Final = "*"
-"""Stands in the key of an unscoped use's target for every namespace; none is called like that."""
+"""Stands in the key of an unscoped use's target for every namespace, or every name; none is called like that."""
 
 
-def any_namespace_key(relative: bytes) -> bytes | None:
-    """Return the key by which an unscoped use may mean an object, ``secrets/*/db``; None for what has no namespace."""
+def open_keys(relative: bytes) -> tuple[bytes, ...]:
+    """Return the keys of unscoped uses that may mean an object in a namespace: ``secrets/*/db``, ``secrets/shop/*``."""
     above, _, name = relative.rpartition(b"/")
     directory, between, _ = above.rpartition(b"/")
-    return b"%b/%b/%b" % (directory, ANY.encode(), name) if between else None
+    return (b"%b/*/%b" % (directory, name), above + b"/*", directory + b"/*/*") if between else ()
 
 
 ANNOTATIONS: Final = "metadata.annotations"

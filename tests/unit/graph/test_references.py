@@ -268,21 +268,33 @@ def test_other_kinds(
 
 @pytest.mark.parametrize("word", ["Validating", "Mutating"])
 @pytest.mark.parametrize(
-    ("reference", "target"),
-    [({"name": "x", "namespace": "shop"}, "shop/x"), ({"name": "x"}, "*/x"), ({"selector": {}}, "")],
-)
+    ("reference", "targets"),
+    [
+        ({"name": "x", "namespace": "shop"}, {"shop/x"}), ({"name": "x"}, {"shop/x", "other/x"}),
+        ({"selector": {}, "namespace": "shop"}, {"shop/x", "shop/y"}),
+        ({"selector": {"matchLabels": {"a": "b"}}}, {"shop/x", "shop/y", "other/x"}),
+        ({"parameterNotFoundAction": "Deny"}, set()),
+    ],
+)  # fmt: skip
 def test_parameters_of_admission_policies(
-    cluster: Cluster, word: str, reference: dict[str, Any], target: str
+    cluster: Cluster, word: str, reference: dict[str, Any], targets: set[str]
 ) -> None:
-    version = "v1" if word == "Validating" else "v1beta1"
+    group = f"admissionregistration.k8s.io/{'v1' if word == 'Validating' else 'v1beta1'}"
     spec = {"policyName": "p", "paramRef": reference}
-    key = cluster.add(
-        f"admissionregistration.k8s.io/{version}", f"{word}AdmissionPolicyBinding", "b", spec=spec
-    )
-    expected = (
-        {(f"{path}/{target}", "unknown", False) for path in ("configmaps", "secrets")} if target else set()
-    )
-    assert uses(cluster, key) == expected
+    key = cluster.add(group, f"{word}AdmissionPolicyBinding", "b", spec=spec)
+    named = reference.get("name")
+    where = f"{reference.get('namespace', '*')}/{named}"
+    of_both = {(f"{path}/{where}", "unknown", False) for path in ("configmaps", "secrets")}
+    assert uses(cluster, key) == (of_both if named else set())  # its policy was not read
+    for kind, api_version, expected in (("Secret", "v1", targets), ("Secret", "x.example.com/v1", set())):
+        parameters = {"apiVersion": api_version, "kind": kind}
+        cluster.add(group, f"{word}AdmissionPolicy", "p", spec={"paramKind": parameters})
+        secrets = {
+            f"{ns}/{name}": cluster.secret(name, ns)
+            for ns, name in (("shop", "x"), ("shop", "y"), ("other", "x"))
+        }
+        index = cluster.index()
+        assert {name for name, at in secrets.items() if users_of(index, node_of(index, at))} == expected
 
 
 def test_a_secret_that_the_attributes_of_a_volume_name(cluster: Cluster) -> None:

@@ -11,7 +11,7 @@ from etcdfix.graph.heuristic_references import heuristic_references
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import SecretState, Stops
 from etcdfix.graph.references import claim_tokens, storage_templates
-from etcdfix.graph.uses import SECRETS, Role, Rule, RuleTree, any_namespace_key
+from etcdfix.graph.uses import SECRETS, Role, Rule, RuleTree, open_keys
 from tests.support.impact_objects import Cluster, node_of
 from tests.support.kep2639 import CASES, build
 
@@ -67,15 +67,17 @@ def test_a_finished_pod_is_not_stopped_and_does_not_protect(cluster: Cluster) ->
 @pytest.mark.parametrize(
     ("key", "expected"),
     [
-        (b"secrets/shop/db", b"secrets/*/db"),
-        (b"example.com/widgets/shop/w", b"example.com/widgets/*/w"),
-        (b"storageclasses/fast", None),
-        (b"lonely", None),
-        (b"secrets/shop/\xff", b"secrets/*/\xff"),
+        (
+            b"example.com/widgets/shop/w",
+            (b"example.com/widgets/*/w", b"example.com/widgets/shop/*", b"example.com/widgets/*/*"),
+        ),
+        (b"storageclasses/fast", ()),
+        (b"lonely", ()),
+        (b"secrets/shop/\xff", (b"secrets/*/\xff", b"secrets/shop/*", b"secrets/*/*")),
     ],
 )
-def test_a_name_in_any_namespace(key: bytes, expected: bytes | None) -> None:
-    assert any_namespace_key(key) == expected
+def test_a_name_in_any_namespace(key: bytes, expected: tuple[bytes, ...]) -> None:
+    assert open_keys(key) == expected
 
 
 def test_rules_find_names_where_they_stand_and_nowhere_else() -> None:

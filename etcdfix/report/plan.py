@@ -53,9 +53,9 @@ class PlanEntry(
         fix_needs: The flags without which that is refused.
         protected: Why the cluster may depend on it: then the deletion needs ``--accept cluster-breaking``.
         risk: The worst of ``reasons``.
-        command: The dry run of its deletion.
-        needs: Flags that this command lacks, and without which it is refused: a person has to type them.
-        refused: Why it is refused today whatever flag is given; "" where it is not.
+        command: The dry run of the way back where ``source`` names one, else of its deletion.
+        needs: Flags without which its deletion is refused, and that no command has: a person has to type them.
+        refused: Why its deletion is refused today whatever flag is given; "" where it is not.
     """
 
     order: int
@@ -87,7 +87,6 @@ class PlanEntry(
     refused: str = ""
     copy: str = ""
     source: str = ""
-    fix: str = ""
     fix_needs: list[str] = []
     save: str = ""
 
@@ -354,6 +353,7 @@ _ENTRIES: Final = (
     Column("WHY", folds=True, wide=True),
     Column("CASCADE", kind=Kind.NUMBER, wide=True),
     Column("NEEDS", folds=True, wide=True),
+    Column("COMMAND", kind=Kind.COMMAND, wide=True),
     Column("ETCD KEY", kind=Kind.KEY),
 )
 _LEFT: Final = (Column("WHY"), Column("DETAIL", folds=True), Column("ETCD KEY", kind=Kind.KEY))
@@ -369,5 +369,5 @@ def _row(entry: PlanEntry) -> tuple[str | int, ...]:
     unproven = " (unproven)" if entry.outcome == Outcome.UNDETERMINED else ""
     return (
         entry.order, f"fix from {entry.source}" if fixes else decision, f"{entry.risk}{unproven}",
-        entry.recreated_by, entry.what, why, entry.cascade, needs, entry.key,
+        entry.recreated_by, entry.what, why, entry.cascade, needs, entry.command, entry.key,
     )  # fmt: skip

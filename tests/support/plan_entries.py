@@ -41,4 +41,4 @@ def entry(order: int = 1, **change: Any) -> PlanEntry:
 def fixable(order: int = 1, source: str = "bit", **change: Any) -> PlanEntry:
     """Return one that a copy can be put back of."""
     fix = f"etcdfix fix /registry/secrets/shop/web-{order} --from {source}"
-    return entry(order, **({"copy": source, "source": source, "fix": fix} | change))
+    return entry(order, **({"copy": source, "source": source, "command": fix} | change))

@@ -181,7 +181,7 @@ class EntryWriter(msgspec.Struct, frozen=True):
         more = [word for flag in needs if flag not in said for word in shlex.split(flag)]
         fix = Command((*best.command.words, *more), writes=best.command.writes).line(run)
         return msgspec.structs.replace(
-            entry, copy=best.copy.where, source=best.copy.source, fix=fix, fix_needs=needs
+            entry, copy=best.copy.where, source=best.copy.source, command=fix, fix_needs=needs
         )
 
     def _deletion(self, found: Examination) -> str:

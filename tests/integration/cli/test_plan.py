@@ -135,6 +135,6 @@ def test_a_value_that_stood_through_a_compaction_can_be_put_back(registry: Regis
     (entry,) = planned(registry).entries
     assert entry.what == "Secret (kubernetes.io/tls)"
     assert f" --revision {entry.mod_revision - 1} " in entry.save
-    for command in (entry.save, entry.fix):
+    for command in (entry.save, entry.command):
         ran = registry.run(*shlex.split(command)[1:])
         assert ran.code == 0, ran.err

@@ -115,7 +115,7 @@ def test_after_our_own_deletion_and_its_undo(registry: Registry, by: str) -> Non
     assert registry.undo(str(registry.deleted().path)).code == 0
     finding, _ = scanned(registry)
     assert finding["version"] == 1
-    command = finding["remedies"][0]["command"] if by == "scan" else planned(registry)["fix"]
+    command = finding["remedies"][0]["command"] if by == "scan" else planned(registry)["command"]
     put_back(registry, command)
 
 
@@ -128,7 +128,7 @@ def test_an_object_that_somebody_made_again_is_not_put_back(registry: Registry) 
     assert way["action"].startswith("Save revision ")
     assert "unknown-uid" in way["note"]
     assert json.loads(registry.paste(way["command"]).out)["metadata"]["name"] == "broken"
-    assert not planned(registry)["fix"]
+    assert planned(registry)["command"].startswith("etcdfix delete ")
 
 
 def test_nothing_is_claimed_that_does_not_read(registry: Registry) -> None:

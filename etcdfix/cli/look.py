@@ -95,10 +95,8 @@ def scan_exit_code(result: ScanResult, fail_on: Collection[Outcome] = FAILING) -
     counted = {outcome for outcome, keys in result.new.items() if keys and outcome in fail_on}
     if result.ended is not None:
         return result.ended.exit_code if result.report.summary.keys else result.ended.bare_exit_code
-    if result.problems and not result.report.summary.keys:
+    if result.nothing is not None or (result.problems and not result.report.summary.keys):
         return ExitCode.SOURCE
-    if result.nothing is not None:
-        return ExitCode.INCOMPLETE if result.problems else ExitCode.SOURCE
     if result.problems or Outcome.UNDETERMINED in counted:
         return ExitCode.INCOMPLETE
     return ExitCode.FINDINGS if counted else ExitCode.NOTHING_WRONG

@@ -29,7 +29,7 @@ from etcdfix.report.render import Writer
 from etcdfix.report.saved_report import Baseline
 from etcdfix.report.scan import ScanReport
 from etcdfix.sources.base import Source, has_keys
-from etcdfix.text.words import counted
+from etcdfix.text.words import counted, fit
 
 if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
@@ -146,13 +146,14 @@ def run_scan(
         request.scope.words,
         request.run,
         whole=not (unseen or problems),
+        damaged=bool(source.problems),
         prefixes=None if below else suggested,
         elsewhere=elsewhere,
         prefix=prefix,
     )
     unread = [
+        *([_no_key(prefix, pipeline.not_object_sample)] if not below else []),
         *problems,
-        *([f"no key starts with {prefix}"] if not below else []),
         *(["no key matches the given name"] if below and named else []),
         *([f"{ended.reason} before the end"] if ended is not None else []),
     ]
@@ -185,6 +186,15 @@ def run_scan(
         ended=ended,
         denied=[display(key) for key in denied if key not in within],
     )
+
+
+def _no_key(prefix: str, sample: list[bytes]) -> str:
+    others = (
+        f"; other keys are there, such as {fit(display(sample[0]), 60)}"
+        if sample
+        else ", and no other key is there"
+    )
+    return f"no key starts with {prefix}{others}"
 
 
 def _finish_despite_signal(work: Callable[[], T], ended: EndedEarly | None) -> tuple[T, EndedEarly | None]:

@@ -139,7 +139,7 @@ class ReportSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """Where the data came from. ``path`` for a snapshot, ``endpoints`` for a live etcd.
 
     ``file_modified_at`` is there for a snapshot: when its file was last written. That is when it was made, unless the
-    file was copied since.
+    file was copied since. ``warning`` says why etcd cannot restore a file of which all could be read.
     """
 
     type: str
@@ -153,6 +153,7 @@ class ReportSource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     sha256: str | None
     etcd_version: str | None
     integrity: str = ""
+    warning: str = ""
     file_modified_at: str = ""
 
 

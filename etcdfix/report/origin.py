@@ -45,21 +45,16 @@ def shown_file(path: Path, raw: bytes) -> ReportConfiguration:
 
 def shown_source(description: SourceDescription, kube_system_uid: str | None) -> ReportSource:
     """Return where the data came from."""
+    of = same_fields(description, ReportSource)
+    at = description.file_modified_at
     return ReportSource(
-        type=description.type,
-        path=shown_word(description.path) if description.path is not None else None,
-        endpoints=list(description.endpoints) if description.endpoints is not None else None,
-        revision=description.revision,
+        **of
+        | {
+            "path": shown_word(description.path) if description.path is not None else None,
+            "file_modified_at": timestamp(datetime.fromtimestamp(at, UTC)) if at is not None else "",
+        },
         single_revision=description.single_revision,
-        segments=list(description.segments),
-        cluster_id=description.cluster_id,
         kube_system_uid=kube_system_uid,
-        sha256=description.sha256,
-        etcd_version=description.etcd_version,
-        integrity=description.integrity,
-        file_modified_at=timestamp(datetime.fromtimestamp(description.file_modified_at, UTC))
-        if description.file_modified_at is not None
-        else "",
     )
 
 

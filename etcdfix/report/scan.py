@@ -62,10 +62,11 @@ def found_line(report: ScanReport) -> str:
     bad = summary.decrypt_failures + summary.decode_failures + summary.inconsistent
     if not bad and not summary.undetermined:
         if start:
-            return f"{start}nothing is wrong with the {counted(objects, 'object')} examined{place}"
-        if summary.warnings:
-            warned = f"{counted(summary.warnings, 'warning')} (-o wide)"
-            return f"NOTHING IS PROVEN WRONG with {counted(objects, 'object')}{place}, {warned}"
+            part = "" if report.interrupted else "not everything was read; "
+            return f"{start}{part}nothing is wrong with the {counted(objects, 'object')} examined{place}"
+        if summary.warnings or report.source.warning:
+            warned = f", {counted(summary.warnings, 'warning')} (-o wide)" if summary.warnings else ""
+            return f"NOTHING IS PROVEN WRONG with {counted(objects, 'object')}{place}{warned}"
         rest = "; the rest was not examined" if narrow else ""
         return f"NOTHING WRONG FOUND in {counted(objects, 'object')}{place}{rest}"
     of = f"of {counted(objects, 'object')}{place if narrow else ''}"
@@ -162,12 +163,12 @@ class ScanReport(ScanHeader, frozen=True, kw_only=True):
     def document(self) -> Document:
         """Return what was found, how bad that is, the one thing to do next, and the groups of findings."""
         summary = self.summary
-        stakes = (lost_keys_line(summary), summary.at_stake, summary.do_not_restart)
+        stakes = (lost_keys_line(summary), summary.at_stake, summary.do_not_restart, self.source.warning)
         following = summary.next
         return Document(
             status=DocumentStatus(self._state(), found_line(self)),
             about=self.about(),
-            stakes=[line for line in stakes if line],
+            stakes=[line for line in stakes if line][:3],
             next=Step(following.action, following.command) if following else None,
             sections=[*self._sections()],
         )
@@ -215,6 +216,8 @@ class ScanReport(ScanHeader, frozen=True, kw_only=True):
     def _sections(self) -> Iterator[Section]:
         reasons = [one for one in self.incomplete_reasons if not one.startswith("undetermined: ")]
         groups = self.summary.groups
+        if self.summary.keys == self.summary.not_objects:
+            reasons = reasons[1:]  # the headline says the first
         if reasons:
             more = f" (+{len(reasons) - 1}: -o wide)" if len(reasons) > 1 else ""
             reason = fit(reasons[0], _MOST_OF_A_REASON, end=True)
@@ -304,7 +307,7 @@ def _notes(report: ScanReport) -> Iterator[Section]:
         title="Source",
         facts=[
             ("etcd", source.etcd_version or ""),
-            ("file digest", " ".join(filter(None, (source.sha256, source.integrity)))),
+            ("file digest", " ".join(filter(None, (source.sha256, source.integrity, source.warning)))),
             ("cluster id", source.cluster_id or ""),
             ("kube-system uid", source.kube_system_uid or "unknown"),
             ("configuration", f"{configuration.path} ({configuration.sha256})" if configuration else "none"),
@@ -317,6 +320,9 @@ def _notes(report: ScanReport) -> Iterator[Section]:
 
 def _key_row(finding: Finding) -> tuple[str | int, ...]:
     message = f"{finding.message} (known)" if finding.baseline else finding.message
+    if finding.outcome in {Outcome.READABLE, Outcome.NOT_AN_OBJECT}:
+        details = (f"{one.result}: {one.detail}" if one.detail else one.result for one in finding.evidence)
+        message = "; ".join([message, *details])
     return (
         finding.outcome, finding.cause or "", fit(finding.transformer, 60), finding.mod_revision,
         finding.value_size, finding.apiserver, fit(message, 500), finding.key,

@@ -45,6 +45,7 @@ class SourceDescription(msgspec.Struct, frozen=True, kw_only=True):
         etcd_version: As told by the server or the file; None where unknown.
         limited_to: All that may be read of it, where that is not everything; "" otherwise.
         integrity: One sentence about the trailer: verified, wrong, or absent; "" for a live etcd.
+        warning: Why what was read is right, and the file is no good all the same; "" as a rule.
         file_modified_at: When a snapshot file was last written, in seconds since 1970; None for what is no such file.
     """
 
@@ -58,6 +59,7 @@ class SourceDescription(msgspec.Struct, frozen=True, kw_only=True):
     etcd_version: str | None = None
     integrity: str = ""
     limited_to: str = ""
+    warning: str = ""
     file_modified_at: float | None = None
 
     @property
@@ -192,4 +194,6 @@ class ProblemList:
 def has_keys(source: Source, layout: StorageLayout) -> bool:
     """Say whether any key starts with the storage prefix, or may: what could not be read is not absent."""
     known = len(source.problems)
-    return next(iter(source.current(layout.path())), None) is not None or len(source.problems) > known
+    if next(iter(source.current(layout.path())), None) is not None:
+        return True
+    return DAMAGE_NOTE in source.problems or len(source.problems) > known

@@ -42,13 +42,22 @@ _PACKED_PIECE: Final = 16 << 10
 
 _UNPACK_FIRST: Final = "unpack it first; gzip is read as it is"
 _OTHER_MAGICS: Final = (
-    (SQLITE_MAGIC, "a SQLite database, as k3s has one", "name it with --kine FILE"),
-    (b"\x28\xb5\x2f\xfd", "zstd-compressed data", _UNPACK_FIRST),
-    (b"\xfd7zXZ\x00", "xz-compressed data", _UNPACK_FIRST),
-    (b"BZh", "bzip2-compressed data", _UNPACK_FIRST),
-    (b"\x04\x22\x4d\x18", "lz4-compressed data", _UNPACK_FIRST),
-    (b"PK\x03\x04", "a ZIP archive", _UNPACK_FIRST),
+    (0, SQLITE_MAGIC, "a SQLite database, as k3s has one", "name it with --kine FILE"),
+    (0, b"\x28\xb5\x2f\xfd", "zstd-compressed data", _UNPACK_FIRST),
+    (0, b"\xfd7zXZ\x00", "xz-compressed data", _UNPACK_FIRST),
+    (0, b"BZh", "bzip2-compressed data", _UNPACK_FIRST),
+    (0, b"\x04\x22\x4d\x18", "lz4-compressed data", _UNPACK_FIRST),
+    *((0, bytes((0x78, level)), "zlib-compressed data", _UNPACK_FIRST) for level in b"\x01\x5e\x9c\xda"),
+    (0, b"PK\x03\x04", "a ZIP archive", _UNPACK_FIRST),
+    (257, b"ustar", "a tar archive", "unpack it with tar -xf, and name the file that was in it"),
+    (
+        8,
+        b"\x08\x04\x10",
+        "a file of etcd's write-ahead log",
+        "the database is snap/db beside the directory of the log; etcdfix explain KEY --in log:DIR reads the log",
+    ),
 )
+"""Offset, bytes that stand there, what such a file is, and what to do with it."""
 _MADV_POPULATE_READ: Final = 22  # linux/mman.h; the mmap module does not name it
 
 
@@ -212,6 +221,14 @@ class DatabaseFile:
         """How many bytes of pages the meta page says there are; the file may be longer."""
         return self.metas[0].high_water * self.metas[0].page_size
 
+    def how_to_replace(self) -> str:
+        """Return what to do about a file that is damaged, from how it came to be."""
+        if self.size < self.promised_size:
+            return "the file was cut: copy the file again, or save a new one"
+        if not self.has_trailer:
+            return "a copy made while etcd writes is of several moments: save one with `etcdctl snapshot save FILE`"
+        return "copy the file again, or save a new one"
+
     @property
     def descriptor(self) -> int:
         """Of the open file; of the unpacked one where it was compressed."""
@@ -303,7 +320,9 @@ class DatabaseFile:
             if found == expected:
                 return Integrity(found, "SHA-256 trailer verified", "", readable=True)
             what = f"SHA-256 trailer is wrong: it says {expected}, the database bytes give {found}"
-            return Integrity(found, what, what, readable=True)
+            return Integrity(
+                found, what, "SHA-256 trailer is wrong: changed since it was saved", readable=True
+            )
         if self.size % self.metas[0].page_size:
             return Integrity(found, "no SHA-256 trailer, and not whole pages either", "", readable=True)
         sentence = (
@@ -379,8 +398,8 @@ def _open_regular(path: Path) -> IO[bytes]:
 
 
 def _not_a_database(path: Path, start: bytes, reason: str) -> NotASnapshot:
-    for magic, what, hint in _OTHER_MAGICS:
-        if start.startswith(magic):
+    for offset, magic, what, hint in _OTHER_MAGICS:
+        if start.startswith(magic, offset):
             return NotASnapshot(f"{path}: {what}, not an etcd database", hint=hint)
     return NotASnapshot(
         f"{path}: not an etcd database: {reason}",

@@ -7,13 +7,15 @@ can be read raises.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import KeptRevision, StoredValue
 from etcdfix.sources.base import DAMAGE_NOTE, ProblemList, Segment, Source, SourceDescription
-from etcdfix.sources.bbolt.page import Meta
+from etcdfix.sources.bbolt.freelist import conflict
+from etcdfix.sources.bbolt.page import BUCKET_ELEMENT, Meta, page_corrupt
 from etcdfix.sources.bbolt.salvage import WHOLE_FILE, SalvagedTree
 from etcdfix.sources.bbolt.tree import Bucket, Damage, Tree
 from etcdfix.sources.dbfile import DatabaseFile
@@ -79,13 +81,18 @@ class SnapshotSource(Source):
             self._index = RevisionIndex(self._tree, bucket, self._on_damage, in_order=not salvage)
             self._pin(revision)
             self._etcd_version = self._read_version()
+            doubt = "" if salvage else conflict(self._tree)
+            self._warning = doubt and (
+                f"Do not restore this file: {doubt}, so etcd fails or writes over data. What was read of it is right."
+            )
         except (PageCorrupt, SnapshotTruncated) as damage:
             self._file.close()
             damage.message = f"{path}: nothing can be read: {damage.message}"
-            damage.hint = "copy the file again, or save a new one; --salvage shows what is whole in it"
-            if isinstance(damage, SnapshotTruncated):
+            if self._file.size < self._file.promised_size:
                 damage.message += f"; its meta page promises {self._file.promised_size} bytes"
-                damage.hint = f"the file was cut: {damage.hint}"
+            damage.hint = self._file.how_to_replace()
+            if not salvage:
+                damage.hint += "; --salvage shows what is whole in it"
             raise
         except BaseException:
             self._file.close()
@@ -101,15 +108,17 @@ class SnapshotSource(Source):
         A transaction never overwrites pages of the one before it, so the older tree is whole: it lacks only
         the last commit.
         """
-        metas = self._file.metas
-        for meta in metas[:-1]:
-            try:
-                return self._key_bucket(meta)
-            except (PageCorrupt, SnapshotTruncated) as damage:
-                self._problems.add(
-                    f"{damage.message}; transaction {meta.txid} cannot be read, trying the one before it"
-                )
-        return self._key_bucket(metas[-1])
+        newest, *older = self._file.metas
+        try:
+            return self._key_bucket(newest)
+        except (PageCorrupt, SnapshotTruncated) as damage:
+            if not older:
+                raise
+            what = f"{damage.message}; transaction {newest.txid} cannot be read, trying the one before it"
+            self._problems.add(what)
+            found = self._key_bucket(older[0])
+            self._first_damage = damage
+            return found
 
     def _open_salvaged(self) -> tuple[Tree, Bucket]:
         """Take every whole leaf page of revisions for the bucket ``key``."""
@@ -134,7 +143,15 @@ class SnapshotSource(Source):
         if bucket is None:
             if self._first_damage is not None:
                 raise self._first_damage
-            names = ", ".join(show_key(name) for name in tree.bucket_names()) or "none"
+            entries = list(
+                islice((entry for leaf in tree.leaves(tree.root) for entry in tree.entries(leaf)), 16)
+            )
+            if not all(entry.flags & BUCKET_ELEMENT for entry in entries):
+                raise page_corrupt(
+                    meta.root, meta.root * meta.page_size, "keys stand where the buckets are listed"
+                )
+            listed = (show_key(tree.image[entry.key_start : entry.value_start]) for entry in entries)
+            names = ", ".join(listed) or "none"
             raise NotASnapshot(
                 f"{self._path}: a bbolt database, but not etcd's: it has no bucket `key` (buckets: {names})"
             )
@@ -209,6 +226,7 @@ class SnapshotSource(Source):
             etcd_version=self._etcd_version,
             integrity=sentence,
             file_modified_at=self._file.modified_at,
+            warning=self._warning,
         )
 
     def pages(self, prefix: bytes) -> Iterator[Page]:

@@ -73,7 +73,9 @@ def early_root(alpha: bytes) -> bytes:
     meta = read_metas(alpha)[0][0]
     tree = Tree(alpha, size=len(alpha) - 32, meta=meta, on_damage=lambda damage: pytest.fail(damage.message))
     used = bytearray(meta.high_water)
-    waiting = [meta.root, *(root_of(tree, name) for name in tree.bucket_names())]
+    buckets = [entry for leaf in tree.leaves(tree.root) for entry in tree.entries(leaf)]
+    names = [alpha[entry.key_start : entry.value_start] for entry in buckets]
+    waiting = [meta.root, *(root_of(tree, name) for name in names)]
     for page_id in waiting:
         if page_id:  # not an inline bucket
             page = tree.page(page_id)

@@ -79,6 +79,7 @@ def first_step(
     run: RunOptions,
     *,
     whole: bool,
+    damaged: bool = False,
     prefixes: Sequence[str] | None = None,
     elsewhere: Sequence[str] = (),
     prefix: str = "",
@@ -91,6 +92,7 @@ def first_step(
         words: The scope that was scanned, as words of a command.
         run: What was read, and how.
         whole: Everything in scope was seen.
+        damaged: The source could not show everything.
         prefixes: Where the keys seem to be, where none lies below the storage prefix; else None.
         elsewhere: Other storage prefixes that hold keys too.
         prefix: The storage prefix.
@@ -111,6 +113,12 @@ def first_step(
         other = elsewhere[0].rstrip("/")
         there = commands.scan(other).line(_below(other, run))
         return Remedy(f"Scan the keys under {other} too", commands.Command(text=there))
+    if damaged and run.of_a_file:
+        another = "This file is damaged: scan another copy of it"
+        if run.of_kine or "--salvage" in run.source:
+            return Remedy(another)
+        salvage = commands.scan(*words, source=[Part.SOURCE, "--salvage"])
+        return Remedy(f"{another}, or what is whole in this one", salvage)
     if not whole:
         return Remedy("See why the scan is incomplete, then scan again", commands.scan(*words))
     if words and list(words) != [prefix.rstrip("/")]:

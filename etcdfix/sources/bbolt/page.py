@@ -68,6 +68,7 @@ class Meta(NamedTuple):
         page_id: 0 or 1: where it stands.
         page_size: Bytes per page.
         root: Page of the root bucket, whose entries are etcd's buckets.
+        freelist: Page of the list of free pages; 2^64 - 1 where none is kept.
         high_water: Page ids from here on were never used.
         txid: Transaction that wrote it; the higher one is the database.
     """
@@ -75,6 +76,7 @@ class Meta(NamedTuple):
     page_id: int
     page_size: int
     root: int
+    freelist: int
     high_water: int
     txid: int
 
@@ -129,7 +131,7 @@ def parse_meta(image: Image, *, offset: int, page_id: int) -> Meta:
 
     if len(raw) < META.size:
         raise corrupt(f"{len(raw)} of {META.size} bytes are there")
-    magic, version, page_size, _, root, _, _, high_water, txid, checksum = META.unpack(raw)
+    magic, version, page_size, _, root, _, freelist, high_water, txid, checksum = META.unpack(raw)
     if magic != MAGIC:
         if raw[:4] == MAGIC.to_bytes(4, "big"):
             raise corrupt("written on a big-endian machine, which etcdfix does not read")
@@ -145,7 +147,7 @@ def parse_meta(image: Image, *, offset: int, page_id: int) -> Meta:
         )
     if not root < high_water:
         raise corrupt(f"root page {root} is not below the high-water mark {high_water}")
-    return Meta(page_id, page_size, root, high_water, txid)
+    return Meta(page_id, page_size, root, freelist, high_water, txid)
 
 
 def read_metas(image: Image) -> tuple[list[Meta], list[PageCorrupt]]:

@@ -40,12 +40,14 @@ class SalvagedTree(Tree):
         super().__init__(image, size=size, meta=meta, on_damage=on_damage)
         self._wanted = wanted
 
-    def leaves(self, bucket: Bucket, *, backwards: bool = False) -> Iterator[Page]:
+    def leaves(
+        self, bucket: Bucket, *, backwards: bool = False, seen: bytearray | None = None
+    ) -> Iterator[Page]:
         """Yield the leaf pages that lie in the file from their first byte to their last."""
         if bucket is not WHOLE_FILE:
-            yield from super().leaves(bucket, backwards=backwards)
+            yield from super().leaves(bucket, backwards=backwards, seen=seen)
             return
-        pages = range(2, self._page_limit)
+        pages = range(2, self.page_limit)
         for page_id in reversed(pages) if backwards else pages:
             leaf = self._whole_leaf(page_id)
             if leaf is None or not self._wanted(self, leaf):

@@ -8,7 +8,6 @@ one child is handed to a callback as an exception *value*, that subtree is skipp
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeAlias
 
@@ -113,7 +112,7 @@ class Tree:
         self.page_size = meta.page_size
         self._on_damage = on_damage
         # A hostile high-water mark must not size anything: the file itself bounds the page ids.
-        self._page_limit = min(meta.high_water, -(-size // meta.page_size))
+        self.page_limit = min(meta.high_water, -(-size // meta.page_size))
         self.root = Bucket(b"", meta.root, None)
 
     def page(self, page_id: int) -> Page:
@@ -201,10 +200,13 @@ class Tree:
             expected = end if inside else None
             yield BranchEntry(child_id, start, end, inside)
 
-    def leaves(self, bucket: Bucket, *, backwards: bool = False) -> Iterator[Page]:
+    def leaves(
+        self, bucket: Bucket, *, backwards: bool = False, seen: bytearray | None = None
+    ) -> Iterator[Page]:
         """Yield the leaf pages of a bucket in key order, or in reverse.
 
-        A page that is reached a second time (a cycle, or two parents) is reported and skipped.
+        A page that is reached a second time (a cycle, or two parents) is reported and skipped. ``seen`` has a byte for
+        each page, which is 1 afterwards where it was reached.
         """
         if bucket.inline is not None:
             yield bucket.inline
@@ -212,7 +214,7 @@ class Tree:
         image, page_size = self.image, self.page_size
         whole_pages = min(self.meta.high_water, self.size // page_size)
         # One byte per page of the file: a set of ids would be twenty times larger for a big database.
-        seen = bytearray(self._page_limit)
+        seen = bytearray(self.page_limit) if seen is None else seen
         root = self._visit(bucket.root, seen)
         if root is not None and root.is_leaf:
             yield root
@@ -220,7 +222,7 @@ class Tree:
             return
         stack = [self._children(root, backwards=backwards)]
         while stack:
-            for page_id in stack[-1]:
+            for page_id, first_key in stack[-1]:
                 # Most children are ordinary leaf pages. They are checked here, once and without calls: a scan
                 # visits one for every two or three keys. Whatever is unusual takes the careful way.
                 if 2 <= page_id < whole_pages:
@@ -235,6 +237,7 @@ class Tree:
                         and stop <= whole_pages
                         and offset + HEADER_SIZE + count * ELEMENT_SIZE <= end
                         and seen.find(1, page_id, stop) < 0
+                        and self._starts_with(offset, first_key)
                     ):
                         if overflow:
                             seen[page_id:stop] = b"\x01" * (overflow + 1)
@@ -245,6 +248,9 @@ class Tree:
                 page = self._visit(page_id, seen)
                 if page is None:
                     continue
+                if page.count and not self._starts_with(page.offset, first_key, leaf=page.is_leaf):
+                    what = "its first key is not the one that the branch page above it has for it"
+                    self._on_damage(page_corrupt(page_id, page.offset, what))
                 if page.is_leaf and page.count:
                     yield page
                 elif page.is_leaf:
@@ -267,22 +273,29 @@ class Tree:
             else:
                 stack.pop()
 
-    def _children(self, branch: Page, *, backwards: bool) -> Iterator[int]:
-        """Yield the child page ids of a branch page; on the way forwards, report keys that are not side by side."""
+    def _children(self, branch: Page, *, backwards: bool) -> Iterator[tuple[int, bytes | None]]:
+        """Yield the children of a branch page: page id, and first key where it can be read.
+
+        On the way forwards, keys that are not side by side are reported.
+        """
         table = branch.offset + HEADER_SIZE
         table_end = table + branch.count * ELEMENT_SIZE
-        elements = list(BRANCH_ELEMENT.iter_unpack(self.image[table:table_end]))
         if backwards:
-            return (child_id for _, _, child_id in reversed(elements))
-        at, expected = table, table_end
-        for pos, key_size, _ in elements:
-            if at + pos != expected:
-                break
-            expected += key_size
-            at += ELEMENT_SIZE
-        if at == table_end and expected <= branch.end:
-            return (child_id for _, _, child_id in elements)
-        return (entry.child_id for entry in self.branch_entries(branch))
+            elements = list(BRANCH_ELEMENT.iter_unpack(self.image[table:table_end]))
+            return ((child_id, None) for _, _, child_id in reversed(elements))
+        return (
+            (entry.child_id, self.image[entry.key_start : entry.key_end] if entry.inside else None)
+            for entry in self.branch_entries(branch)
+        )
+
+    def _starts_with(self, offset: int, first_key: bytes | None, *, leaf: bool = True) -> bool:
+        """Say whether the first key of a page is the one that the branch page above it has for it, as bbolt writes."""
+        if first_key is None:
+            return True
+        at = offset + HEADER_SIZE
+        element = (LEAF_ELEMENT if leaf else BRANCH_ELEMENT).unpack_from(self.image, at)
+        pos, key_size = element[1:3] if leaf else element[:2]
+        return key_size == len(first_key) and self.image[at + pos : at + pos + key_size] == first_key
 
     def _visit(self, page_id: int, seen: bytearray) -> Page | None:
         try:
@@ -437,13 +450,3 @@ class Tree:
         if header.flags != LEAF_PAGE:
             raise corrupt(f"its inline page has flags {header.flags:#06x}, expected a leaf (2)", offset + 8)
         return Bucket(name, 0, self._page(header, page_id=leaf.page_id, offset=offset, end=entry.value_end))
-
-    def bucket_names(self, limit: int = 16) -> list[bytes]:
-        """Return the names of up to ``limit`` buckets of the root bucket that can be reached."""
-        entries = (entry for leaf in self.leaves(self.root) for entry in self.entries(leaf))
-        names = (
-            self.image[entry.key_start : entry.value_start]
-            for entry in entries
-            if entry.flags & BUCKET_ELEMENT
-        )
-        return list(itertools.islice(names, limit))

@@ -40,7 +40,7 @@ def result(**changes: Any) -> ScanResult:
         ({"new": BAD | DOUBTFUL}, ExitCode.INCOMPLETE),
         ({"new": BAD, "problems": ["page 7"]}, ExitCode.INCOMPLETE),
         ({"nothing": NOTHING}, ExitCode.SOURCE),
-        ({"nothing": NOTHING, "problems": ["page 7"]}, ExitCode.INCOMPLETE),
+        ({"nothing": NOTHING, "problems": ["page 7"]}, ExitCode.SOURCE),
         ({"problems": ["denied"], "summary": Summary()}, ExitCode.SOURCE),
         ({"ended": errors.EndedEarly.of(KeyboardInterrupt())}, ExitCode.INTERRUPTED),
         ({"ended": TERMINATED}, ExitCode.TERMINATED),

@@ -54,7 +54,8 @@ def test_wrong_trailer(tmp_path: Path, image: bytes, touched: bool) -> None:
     if touched:
         file.touch()
     integrity = file.integrity()
-    assert integrity.problem.startswith("SHA-256 trailer is wrong: it says ")
+    assert integrity.sentence.startswith("SHA-256 trailer is wrong: it says ")
+    assert integrity.problem == "SHA-256 trailer is wrong: changed since it was saved"
     assert integrity.sha256 == hashlib.sha256(image[:-32]).hexdigest()
     assert integrity.readable
 
@@ -118,6 +119,9 @@ def test_file_that_shrinks_while_open(tmp_path: Path, image: bytes) -> None:
         (b"\xfd7zXZ\x00....", "xz-compressed data", "unpack it first"),
         (b"BZh91AY....", "bzip2-compressed data", "unpack it first"),
         (b"PK\x03\x04....", "a ZIP archive", "unpack it first"),
+        (zlib.compress(b"db"), "zlib-compressed data", "unpack it first"),
+        (b"snap/db".ljust(257, b"\0") + b"ustar\x0000", "a tar archive", "tar -xf"),
+        (bytes.fromhex("0400000000000084 08041000 00000000"), "a file of etcd's write-ahead log", "snap/db"),
         (bytes(8192), "magic 0x00000000", "etcdctl snapshot save"),
         (
             b"\x00\x01\x02\x03" * 4096,

@@ -15,7 +15,7 @@ from etcdfix.model.model import StoredValue
 from etcdfix.sources import base
 from etcdfix.sources.base import Segment
 from etcdfix.sources.bbolt.page import read_metas
-from etcdfix.sources.errors import NotASnapshot, PageCorrupt, RevisionCompacted
+from etcdfix.sources.errors import NotASnapshot, PageCorrupt, RevisionCompacted, SnapshotTruncated
 from etcdfix.sources.snapshot import SnapshotSource
 from tests.support.bbolt_writer import BoltWriter, database, delete, fnv, put, revision_key
 
@@ -240,6 +240,74 @@ def test_damage_in_the_root_page_is_not_mistaken_for_a_foreign_database(tmp_path
     assert caught.value.page_id == root
 
 
+def many(later: int = 0) -> list[tuple[bytes, bytes]]:
+    """Revisions for several leaf pages; the last ten are of a later moment."""
+    revisions = [number + (later if number > 190 else 0) for number in range(1, 201)]
+    return [put(number, b"/registry/%05d" % at, bytes(300)) for at, number in enumerate(revisions)]
+
+
+def test_a_copy_of_several_moments_is_not_taken_for_whole(tmp_path: Path) -> None:
+    """The last page of keys was written again meanwhile: 490 revisions are missing, and every page is whole."""
+    image, later = database(many()), database(many(later=500))
+    branch = next(at for at in range(0, len(image), 4096) if image[at + 8] == 1)
+    mixed = image[: branch - 4096] + later[branch - 4096 : branch] + image[branch:]
+    with SnapshotSource(saved(tmp_path, mixed)) as source:
+        list(source.current(b""))
+        assert "its first key is not the one that the branch page above it has for it" in source.problems[0]
+        assert source.problems[-1] == base.DAMAGE_NOTE
+
+
+@pytest.mark.parametrize(
+    ("cut", "trailer", "hint"),
+    [
+        (
+            None,
+            False,
+            "a copy made while etcd writes is of several moments: save one with `etcdctl snapshot save FILE`",
+        ),
+        (None, True, "copy the file again, or save a new one"),
+        (3 * 4096, False, "the file was cut: copy the file again, or save a new one"),
+        (3 * 4096 + 100, False, "the file was cut: copy the file again, or save a new one"),
+    ],
+)
+def test_where_nothing_can_be_read_the_hint_is_that_of_the_damage(
+    tmp_path: Path, cut: int | None, trailer: bool, hint: str
+) -> None:
+    image = database(many(), trailer=trailer)
+    root = read_metas(image)[0][0].root
+    keys = image[2 * 4096 + 8 : 3 * 4096]  # of a page that holds keys, where the buckets were listed
+    image = image[: root * 4096 + 8] + keys + image[(root + 1) * 4096 :]
+    with pytest.raises((PageCorrupt, SnapshotTruncated), match="nothing can be read: page") as caught:
+        SnapshotSource(saved(tmp_path, image[:cut]))
+    assert caught.value.hint == f"{hint}; --salvage shows what is whole in it"
+    assert ("its meta page promises" in caught.value.message) == (cut is not None)
+
+
+@pytest.mark.parametrize(
+    ("ids", "flags", "doubt"),
+    [
+        ([], 16, ""),
+        ([2], 16, "its list of free pages names page 2, which is in use or named twice"),
+        ([1], 16, "its list of free pages names page 1, which it does not have"),
+        ([99], 16, "its list of free pages names page 99, which it does not have"),
+        ([], 2, "should be its list of free pages, and is something else"),
+    ],
+)
+def test_a_file_that_etcd_cannot_restore(tmp_path: Path, ids: list[int], flags: int, doubt: str) -> None:
+    image = database(many(), freelist=True)
+    at = len(image) - 4096
+    listed = struct.pack("<HHI", flags, len(ids), 0) + b"".join(
+        number.to_bytes(8, "little") for number in ids
+    )
+    image = image[: at + 8] + listed.ljust(4088, b"\0")
+    with SnapshotSource(saved(tmp_path, image + hashlib.sha256(image).digest())) as source:
+        assert len(list(source.current(b""))) == 200
+        assert source.problems == []
+        warning = source.describe().warning
+        assert doubt in warning
+        assert bool(doubt) == warning.startswith("Do not restore this file")
+
+
 def test_older_transaction_helps_when_the_newer_leads_nowhere(tmp_path: Path) -> None:
     image = database(ITEMS, txid=10)
     root = read_metas(image)[0][0].root
@@ -253,6 +321,7 @@ def test_older_transaction_helps_when_the_newer_leads_nowhere(tmp_path: Path) ->
         assert any(
             "transaction 10 cannot be read, trying the one before it" in text for text in source.problems
         )
+        assert source.problems[-1] == base.DAMAGE_NOTE
 
 
 def test_unreadable_sector_is_an_error_and_not_a_signal(

@@ -78,8 +78,10 @@ def test_walk_yields_every_item_in_order(page_size: int, fan_out: int) -> None:
 def test_buckets_are_found_by_name() -> None:
     opened = Opened(database())
     assert opened.tree.bucket(b"nope") is None
-    assert opened.tree.bucket_names() == [b"key", b"meta"]
-    assert opened.tree.bucket_names(limit=1) == [b"key"]
+    assert [bucket.name for bucket in map(opened.tree.bucket, (b"key", b"meta")) if bucket] == [
+        b"key",
+        b"meta",
+    ]
 
 
 def test_key_that_is_no_bucket_is_not_taken_for_one(tmp_path: Path) -> None:
@@ -483,6 +485,33 @@ def test_a_scan_of_the_wreck(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
         word for word in commands.split("etcdfix ") if word.startswith("delete")
     )
     capfd.readouterr()
+
+
+def test_the_first_lines_over_a_damaged_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """They say what is wrong with the file, and the command that they print goes through."""
+    path = tmp_path / "file.db"
+    scan = ["scan", "--snapshot", str(path), "--no-encryption"]
+    path.write_bytes(database([put(2, b"foo", b"bar")], trailer=True)[:-1] + b"?")
+    assert run(scan) == 5
+    headline, *_ = capfd.readouterr().out.splitlines()
+    assert (
+        headline == "NOTHING WAS EXAMINED: no key starts with /registry/; other keys are there, such as foo"
+    )
+
+    kept = [
+        put(number, b"/registry/configmaps/a/%d" % number, config_map(str(number), "a"))
+        for number in range(1, 99)
+    ]
+    data = bytearray(database(kept))
+    data[3 * PAGE] ^= 1
+    path.write_bytes(data)
+    assert run(scan) == 3
+    headline, following, command, *_ = capfd.readouterr().out.splitlines()
+    assert headline.startswith("INCOMPLETE: not everything was read; nothing is wrong with the ")
+    assert following == "Next: This file is damaged: scan another copy of it, or what is whole in this one"
+    assert command == f"  etcdfix scan --snapshot {path} --salvage --no-encryption"
+    assert run(command.split()[1:]) == 3
+    assert "Next: This file is damaged: scan another copy of it\n" in capfd.readouterr().out
 
 
 def test_never_a_source_for_changes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -120,6 +120,7 @@ class Doctor:
                 prefix = inputs.reading(None).layout.path()
                 yield "etcd-user", lambda: [etcd.check_etcd_user(client, prefix)]
         if (source := self._source) is not None and (examiner := self._examiner) is not None:
+            yield "members", lambda: etcd.check_same_data(source)
             yield "version", lambda: check_kubernetes(source, examiner)
             if live and not inputs.revision:  # an old revision says nothing of now
                 yield "clock", lambda: [check_clock(source, examiner, now)]

@@ -97,6 +97,7 @@ def run_scan(
     began, cluster = timestamp(), examiner.kube_system_uid(source)
     run = with_what_it_keeps(request.run, source)
     request = msgspec.structs.replace(request, scope=scope, run=run)
+    differing = source.members_differ()
     denied: list[bytes] = []
     pipeline = FindingPipeline(source, examiner, request)
     ending = examine_all(
@@ -124,6 +125,7 @@ def run_scan(
     prefix = request.layout.prefix
     within = [key for key in denied if request.layout.holds(key)]
     problems = [
+        *([differing] if differing else []),
         *source.problems,
         *ending.problems,
         *ending.lost,
@@ -150,6 +152,7 @@ def run_scan(
         prefixes=None if below else suggested,
         elsewhere=elsewhere,
         prefix=prefix,
+        differing=differing,
     )
     unread = [
         *([_no_key(prefix, pipeline.not_object_sample)] if not below else []),

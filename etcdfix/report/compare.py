@@ -27,7 +27,7 @@ from etcdfix.report.document import (
 )
 from etcdfix.report.finding import shown_lease
 from etcdfix.report.model import PublishedReport, Remedy, ReportConfiguration, Scope, about
-from etcdfix.text.commands import NO_COMMAND, Command, Part, etcdctl, scan
+from etcdfix.text.commands import NO_COMMAND, Command, Part, compare, etcdctl, scan
 from etcdfix.text.safetext import key_base64, key_word
 from etcdfix.text.words import counted
 
@@ -291,6 +291,5 @@ def time_advice(first: Mapping[DifferenceKind, bytes], earlier: str, *, live: bo
         ]
     if other := first.get(DifferenceKind.SAME_REVISION_OTHER_BYTES):
         what = "Bytes differ at one and the same revision: no write did that. A disk, a copy, or another history."
-        members = Command(("etcdfix", "compare", Part.NOW, Part.LAYOUT, Part.READING, key_word(other)))
-        advice.append(Remedy(what, members if live else NO_COMMAND))
+        advice.append(Remedy(what, compare(key_word(other)) if live else NO_COMMAND))
     return advice

@@ -133,6 +133,10 @@ class Source(Protocol):
         """Look up, inside, what no report rests on: where etcd compacts meanwhile, :meth:`describe` does not change."""
         return nullcontext()
 
+    def members_differ(self) -> str:
+        """Say which members of an etcd hold other data than the one that is read; "" where that is not proven."""
+        return ""
+
     def has_several(self, key: bytes) -> bool:  # noqa: ARG002 - for sources that can tell
         """Say whether more than one revision of a key may be kept; False where only asking for each would tell."""
         return False

@@ -21,6 +21,7 @@ from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.errors import RevisionCompacted
 from etcdfix.sources.etcd.client import EtcdClient, Pending
 from etcdfix.sources.etcd.failures import CallFailed, Failure, FailureKind
+from etcdfix.sources.etcd.hashes import members_differ
 from etcdfix.sources.etcd.history import (
     compacted_revision,
     watch_history,
@@ -214,6 +215,11 @@ class LiveSource(Source):
         """Return the oldest revision that etcd keeps; 0 where nothing was compacted."""
         with self._own_errors():
             return compacted_revision(self.client, self._everything or b"\0", self._page_seconds)
+
+    def members_differ(self) -> str:
+        """Say which members among the endpoints hold other data; each reads for that all that it has."""
+        asked = len(self.endpoints) > 1 and self._revision and self.client.cluster_id
+        return members_differ(self.client, self._revision) if asked else ""
 
     def move_to(self, revision: int) -> None:
         """Read at a newer revision from here on, as a source does that is opened then."""

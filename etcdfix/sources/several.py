@@ -120,6 +120,13 @@ class SeveralSources(Source):
                 stack.enter_context(source.aside())
             yield
 
+    def members_differ(self) -> str:
+        told = [source.members_differ() for source in self._each]
+        for at, source in enumerate(self._each):
+            if at and told[at]:
+                told[at] += f" (compare with --endpoints {','.join(source.describe().endpoints or ())})"
+        return "; ".join(filter(None, told))
+
     def estimate(self) -> int:
         return sum(source.estimate() for source in self._each)
 

@@ -258,6 +258,11 @@ def look(verb: str, *words: Word) -> Command:
     return Command(("etcdfix", *verb.split(), Part.SOURCE, Part.LAYOUT, Part.READING, *words))
 
 
+def compare(*words: str) -> Command:
+    """Return the comparison of all members of the live etcd, for everything where no scope is given."""
+    return Command(("etcdfix", "compare", Part.NOW, Part.LAYOUT, Part.READING, *words))
+
+
 def explain(key: bytes, *options: str) -> Command:
     """Return the command that says everything about one key; ``--history`` and ``--impact`` say more."""
     return look("explain", key_word(key), *options, Part.SEARCH)

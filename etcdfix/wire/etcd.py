@@ -32,6 +32,8 @@ WatchResponse: 1 header ResponseHeader, 2 watch_id int64, 3 created bool, 4 canc
 StatusRequest:
 StatusResponse: 1 header ResponseHeader, 2 version string, 3 dbSize int64, 4 leader uint64, 8 errors *string, \
 9 dbSizeInUse int64, 10 isLearner bool, 11 storageVersion string, 12 dbSizeQuota int64
+HashKVRequest: 1 revision int64
+HashKVResponse: 1 header ResponseHeader, 2 hash uint32, 3 compact_revision int64, 4 hash_revision int64
 Member: 1 ID uint64, 2 name string, 3 peerURLs *string, 4 clientURLs *string, 5 isLearner bool
 MemberListRequest: 1 linearizable bool
 MemberListResponse: 1 header ResponseHeader, 2 members *Member
@@ -63,6 +65,7 @@ RANGE = ReadMethod("/etcdserverpb.KV/Range", "RangeRequest", "RangeResponse")
 WATCH = ReadMethod("/etcdserverpb.Watch/Watch", "WatchRequest", "WatchResponse")
 STATUS = ReadMethod("/etcdserverpb.Maintenance/Status", "StatusRequest", "StatusResponse")
 ALARM = ReadMethod("/etcdserverpb.Maintenance/Alarm", "AlarmRequest", "AlarmResponse")
+HASH_KV = ReadMethod("/etcdserverpb.Maintenance/HashKV", "HashKVRequest", "HashKVResponse")
 MEMBER_LIST = ReadMethod("/etcdserverpb.Cluster/MemberList", "MemberListRequest", "MemberListResponse")
 LEASE_TIME_TO_LIVE = ReadMethod(
     "/etcdserverpb.Lease/LeaseTimeToLive", "LeaseTimeToLiveRequest", "LeaseTimeToLiveResponse"
@@ -79,6 +82,7 @@ READ_METHODS = MappingProxyType(
             WATCH,
             STATUS,
             ALARM,
+            HASH_KV,
             MEMBER_LIST,
             LEASE_TIME_TO_LIVE,
             AUTHENTICATE,

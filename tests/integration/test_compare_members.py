@@ -54,6 +54,12 @@ def test_members_that_agree(members: EtcdMembers, capfd: pytest.CaptureFixture[s
     code, report = compare(members, capfd)
     assert (code, report["keys"], report["differing"]) == (0, KEYS, 0)
     assert [copy["compared"] for copy in report["copies"]] == [True] * 3
+    endpoints = ["--endpoints", ",".join(members.endpoints()), "--no-encryption"]
+    for _ in range(5):
+        members.server("member-1").put(EDITED.encode(), objects.secret("edited"))
+        assert run(["scan", *endpoints]) == 0
+    members.server("member-1").compact()
+    assert run(["scan", *endpoints]) == 0
 
 
 def test_the_edited_key_is_found_and_no_other(
@@ -67,6 +73,24 @@ def test_the_edited_key_is_found_and_no_other(
         assert [copy["outcome"] for copy in row["copies"]] == ["readable", "readable", "decode-failure"]
         assert len({copy["mod_revision"] for copy in row["copies"]}) == 1
         assert [copy["unreadable_here"] for copy in report["copies"]] == [0, 0, 1]
+
+
+@pytest.mark.parametrize("command", ["scan", "doctor"])
+def test_a_look_at_all_members_says_that_they_differ(
+    differing: EtcdMembers, capfd: pytest.CaptureFixture[str], tmp_path: Path, command: str
+) -> None:
+    places = ["--backup-dir", str(tmp_path)] if command == "doctor" else []
+    for first in differing.names:
+        others = [name for name in differing.names if name != first]
+        endpoints = ",".join(map(differing.endpoint, (first, *others)))
+        code = run([command, "--endpoints", endpoints, "--no-encryption", *places])
+        said = capfd.readouterr().out
+        assert code != 0
+        assert "NOTHING WRONG" not in said
+        assert f"  etcdfix compare --endpoints {endpoints} --no-encryption" in said.splitlines()[:8]
+        told = " ".join(said.split())
+        wrong = [differing.endpoint(ODD)] if first != ODD else [differing.endpoint(name) for name in others]
+        assert f"{differing.endpoint(first)} was read, and other data is at {', '.join(wrong)}" in told
 
 
 def test_the_advice_begins_with_a_member_that_has_the_readable_copy(

@@ -15,13 +15,14 @@ from etcdfix.model.side_by_side import run_within
 from etcdfix.model.storagekey import display
 from etcdfix.remediation.members import AlarmKind, name_member, read_alarms
 from etcdfix.report.doctor import Check, CheckState, fail, ok, unknown, warn
+from etcdfix.sources.base import Source
 from etcdfix.sources.connection import EtcdConnection, transport_warnings
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.endpoints import MemberStatus, parse_endpoint
 from etcdfix.sources.etcd.failures import CallFailed
 from etcdfix.sources.etcd.paging import bounds_of
 from etcdfix.sources.etcd.tls import load_tls_material, shown_certificate
-from etcdfix.text.commands import Command, etcdctl, save_snapshot
+from etcdfix.text.commands import Command, compare, etcdctl, save_snapshot
 from etcdfix.text.words import counted, fit
 from etcdfix.wire.etcd import PERMISSION_READWRITE, PERMISSION_WRITE, ROLE_GET, USER_GET, message
 
@@ -209,6 +210,14 @@ def check_members(client: EtcdClient, statuses: Sequence[MemberStatus]) -> Itera
         yield warn(what, "wait until it has caught up, then make it a member that votes", promote)
     if not away:
         yield ok(f"{counted(len(members) - len(learners), 'member')} with a vote, all among the endpoints")
+
+
+def check_same_data(source: Source) -> Iterator[Check]:
+    """Yield that members hold different data, where that is proven."""
+    if told := source.members_differ():
+        yield fail(
+            told, "change nothing, and see in which keys: docs/runbooks/members-disagree.md", compare()
+        )
 
 
 def check_alarms(client: EtcdClient) -> Iterator[Check]:

@@ -83,6 +83,7 @@ def first_step(
     prefixes: Sequence[str] | None = None,
     elsewhere: Sequence[str] = (),
     prefix: str = "",
+    differing: str = "",
 ) -> Remedy | None:
     """Return the one thing to do after a scan; None where nothing is wrong and everything was seen.
 
@@ -96,7 +97,10 @@ def first_step(
         prefixes: Where the keys seem to be, where none lies below the storage prefix; else None.
         elsewhere: Other storage prefixes that hold keys too.
         prefix: The storage prefix.
+        differing: How the members of the etcd differ, where they do.
     """
+    if differing:
+        return Remedy(f"Change nothing, and see where {differing}", commands.compare(*words))
     if prefixes is not None:
         if not prefixes:
             return Remedy("Check --etcd-prefix, and that this is the etcd of the API servers")

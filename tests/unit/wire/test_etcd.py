@@ -11,6 +11,7 @@ from etcdfix.wire.descriptors import ZERO_OR_ONE, ReadMethod, WireField, build_p
 from etcdfix.wire.etcd import (
     ALARM,
     AUTHENTICATE,
+    HASH_KV,
     LEASE_TIME_TO_LIVE,
     MEMBER_LIST,
     RANGE,
@@ -50,13 +51,13 @@ def test_there_is_no_message_that_writes(name: str) -> None:
 
 def test_the_read_methods() -> None:
     listed = {RANGE, WATCH, STATUS, ALARM, MEMBER_LIST, LEASE_TIME_TO_LIVE, AUTHENTICATE}
-    listed |= {USER_GET, ROLE_GET}
+    listed |= {HASH_KV, USER_GET, ROLE_GET}
     assert set(READ_METHODS.values()) == listed
     assert set(READ_METHODS) == {
         "/etcdserverpb.KV/Range", "/etcdserverpb.Watch/Watch", "/etcdserverpb.Maintenance/Status",
         "/etcdserverpb.Maintenance/Alarm", "/etcdserverpb.Cluster/MemberList",
         "/etcdserverpb.Lease/LeaseTimeToLive", "/etcdserverpb.Auth/Authenticate",
-        "/etcdserverpb.Auth/UserGet", "/etcdserverpb.Auth/RoleGet",
+        "/etcdserverpb.Auth/UserGet", "/etcdserverpb.Auth/RoleGet", "/etcdserverpb.Maintenance/HashKV",
     }  # fmt: skip
 
 

@@ -97,6 +97,12 @@ def test_the_shipped_file_is_a_zlib_stream_of_its_own_version() -> None:
     assert zlib.decompress(path.read_bytes()).startswith(b"kubernetes-api 1 17 37\n")
 
 
+@pytest.mark.parametrize(("minor", "known"), [(None, True), (24, True), (25, False)])
+def test_cluster_name_was_a_field_of_metadata(minor: int | None, known: bool) -> None:
+    names = [field.json_name for field in load_schema(minor).message(f"{META}.ObjectMeta").fields]
+    assert names[-2:] == (["clusterName", "managedFields"] if known else ["finalizers", "managedFields"])
+
+
 @pytest.mark.parametrize(
     ("message", "minor"),
     [("k8s.io.api.core.v1.ProbeHandler", 20), ("k8s.io.api.core.v1.VolumeResourceRequirements", 24)],

@@ -327,11 +327,13 @@ class Summary(Counts, kw_only=True):
     (their evidence says why). ``severity`` is the worst of all findings, null where nothing is proven wrong;
     ``at_stake`` says in one line what that means, ``do_not_restart`` why no API server should be restarted ("" where
     nothing speaks against it), and ``next`` what to do first. ``warnings`` keys are in order and have a warning.
+    ``readable_until`` is the last release that reads all that is readable, null where none dropped a version.
     """
 
     groups: list[FindingGroup] = msgspec.field(default_factory=list)
     not_objects: int = 0
     warnings: int = 0
+    readable_until: str | None = None
     doubtful_names: DoubtfulNames | None = None
     by_resource: list[ResourceSummary] = msgspec.field(default_factory=list)
     by_cause: list[CauseSummary] = msgspec.field(default_factory=list)

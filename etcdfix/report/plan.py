@@ -179,9 +179,10 @@ def declaration(transformer: str, kms_key_id_sha256: str) -> str:
 
 
 def deletion_waits(entry: PlanEntry) -> bool:
-    """Say whether a deletion is not to be thought of yet: nothing is proven, it is refused, or a key may turn up."""
+    """Say whether a deletion has to wait: nothing is proven, or a key that turns up or an older server may read it."""
     declares = any(flag.startswith(f"{DECLARE_KEY_LOST} ") for flag in entry.needs)
-    return declares or bool(entry.refused) or entry.outcome == Outcome.UNDETERMINED
+    whole = entry.cause == Cause.VERSION_REMOVED
+    return declares or whole or bool(entry.refused) or entry.outcome == Outcome.UNDETERMINED
 
 
 _MEANINGS: Final = {acceptance(rule): words for rule, words in MEANINGS.items()}

@@ -65,7 +65,9 @@ def found_line(report: ScanReport) -> str:
             part = "" if report.interrupted else "not everything was read; "
             return f"{start}{part}nothing is wrong with the {counted(objects, 'object')} examined{place}"
         if summary.warnings or report.source.warning:
-            warned = f", {counted(summary.warnings, 'warning')} (-o wide)" if summary.warnings else ""
+            warned = f", {counted(summary.warnings, 'warning')}" if summary.warnings else ""
+            if summary.readable_until:
+                warned = f", for API servers up to {summary.readable_until}"
             return f"NOTHING IS PROVEN WRONG with {counted(objects, 'object')}{place}{warned}"
         rest = "; the rest was not examined" if narrow else ""
         return f"NOTHING WRONG FOUND in {counted(objects, 'object')}{place}{rest}"
@@ -136,6 +138,8 @@ def _verb(failed: int, inconsistent: int, bad: int) -> str:
 
 _ROWS: Final = 10
 """So many groups stand on the first screen."""
+_WARNED: Final = 5
+"""So many warnings stand there where nothing is wrong."""
 _LONG: Final = 10
 """A scan of fewer seconds does not say how many."""
 _MOST_OF_A_REASON: Final = 58
@@ -244,12 +248,12 @@ _GROUPS: Final = (
     Column("EXAMPLE", kind=Kind.KEY, wide=True),
 )
 _KEYS: Final = (
-    Column("OUTCOME"),
-    Column("CAUSE"),
-    Column("TRANSFORMER"),
-    Column("MOD REVISION", kind=Kind.NUMBER),
-    Column("BYTES", kind=Kind.NUMBER),
-    Column("API SERVER"),
+    Column("OUTCOME", wide=True),
+    Column("CAUSE", wide=True),
+    Column("TRANSFORMER", wide=True),
+    Column("MOD REVISION", kind=Kind.NUMBER, wide=True),
+    Column("BYTES", kind=Kind.NUMBER, wide=True),
+    Column("API SERVER", wide=True),
     Column("WHAT IS WRONG", folds=True),
     Column("KEY", kind=Kind.KEY),
 )
@@ -262,14 +266,16 @@ def _wide_cells(group: FindingGroup) -> tuple[str, Command | None, str]:
 def _wide_sections(report: ScanReport) -> Iterator[Section]:
     """Yield what stands in -o wide and in a page alone."""
     summary = report.summary
+    only_warnings = not summary.groups
     yield Table(
-        title="Keys",
+        title="" if only_warnings else "Keys",
         columns=_KEYS,
         rows=[_key_row(finding) for finding in report.findings],
         total=summary.warnings + sum(group.count for group in summary.groups),
         noun="key",
         truncated=_TRUNCATED,
-        wide=True,
+        brief=_WARNED,
+        wide=not only_warnings,
     )
     for lost in summary.key_loss:
         what = f"{lost.failures} of {counted(lost.of, 'value')}"

@@ -88,6 +88,7 @@ class Tally:
         self._transformers: dict[tuple[str, str, str], TransformerSummary] = {}
         self._causes: dict[tuple[str, str], CauseSummary] = {}
         self._stakes = Stakes(past=past)
+        self._until = ""
 
     def add(self, found: Examination) -> None:
         """Count one examination."""
@@ -106,6 +107,8 @@ class Tally:
         if outcome is Outcome.READABLE:
             resource.readable += 1
             resource.stale += found.stale
+            if verdict.readable_until:
+                self._until = min(self._until or verdict.readable_until, verdict.readable_until, key=_minor)
         else:
             field = COUNTED[outcome]
             setattr(resource, field, getattr(resource, field) + 1)
@@ -160,7 +163,7 @@ class Tally:
 
     def summary(self) -> Summary:
         """Return all counts; resources by name, causes and transformers most frequent first."""
-        total = Summary(not_objects=self._not_objects)
+        total = Summary(not_objects=self._not_objects, readable_until=self._until or None)
         for resource in self._resources.values():
             for field in Counts.__struct_fields__:
                 setattr(total, field, getattr(total, field) + getattr(resource, field))
@@ -174,3 +177,7 @@ class Tally:
         total.severity, total.at_stake = self._stakes.severity, self._stakes.at_stake
         total.do_not_restart = self._stakes.do_not_restart
         return total
+
+
+def _minor(release: str) -> int:
+    return int(release.partition(".")[2])

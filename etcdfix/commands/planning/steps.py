@@ -88,6 +88,9 @@ def _steps(
             yield kept.action, f"{kept.note} What one of them opens is not lost: plan again.", kept.command
         look = commands.scan(reading=[Part.CONFIGURATION])
         yield "Look for the encryption key", "With a key that you find you need no plan.", look
+    if any(group.cause == Cause.VERSION_REMOVED for group in groups):
+        page = Command(["etcdfix", "explain", Cause.VERSION_REMOVED])
+        yield "Have an older API server rewrite what only it reads", "These values are whole.", page
     silent = (group.cause for group in groups if group.outcome == Outcome.UNDETERMINED)
     for way in dict.fromkeys(kms_step(cause, run) for cause in silent):
         yield (

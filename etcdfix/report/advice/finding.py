@@ -124,9 +124,11 @@ def _cures(found: Examination, cause: Cause, run: RunOptions, beside: Surroundin
             )
         case Cause.VERSION_REMOVED:
             until = found.verdict.readable_until or "an earlier release"
+            shown = ("kubectl", "get", str(found.directory.group_resource), "--all-namespaces", "-o", "json")
             yield _advice(
-                f"Start an API server that still reads it ({until}) and let it rewrite the object",
-                "A storage version migration of the resource rewrites all of its objects.",
+                f"Start an API server of {until} on this etcd, and have it rewrite all objects of the type",
+                "It is the last that reads them. kubectl must talk to that server. The values are whole.",
+                Command(shown, feeds=["kubectl", "replace", "-f", "-"]),
             )
         case Cause.CRD_VERSION_MISSING:
             name = f"{found.directory.resource}.{found.directory.group}"

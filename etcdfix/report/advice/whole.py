@@ -113,6 +113,11 @@ def first_step(
         first = undetermined_way(undetermined, words, run, example=example) or first
     if first is not None:
         return first
+    if summary.readable_until and "--kubernetes-version" not in run.reading:
+        release = commands.scan(*words, reading=[Part.READING, "--kubernetes-version", "X.Y"])
+        return Remedy(
+            f"Name the release of your API servers: {summary.readable_until} is the last to read all", release
+        )
     if elsewhere:
         other = elsewhere[0].rstrip("/")
         there = commands.scan(other).line(_below(other, run))

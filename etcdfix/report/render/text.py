@@ -56,6 +56,7 @@ def width_of(stream: BinaryIO) -> int:
 class TextWriter(ShownRows):
     """Writes the document of a report as text."""
 
+    most = 5
     wide = False
 
     def end(self, report: Any) -> None:

@@ -18,6 +18,7 @@ from etcdfix.model.scope import ScopeRequest
 from etcdfix.report import rows
 from etcdfix.report.render import SCAN_FORMS
 from etcdfix.report.saved_report import Baseline, load_baseline
+from etcdfix.testing.protobytes import block, object_meta, unknown
 from etcdfix.text.commands import RunOptions
 from tests.support.examinations import LAYOUT
 from tests.support.fixtures import Patch
@@ -48,12 +49,14 @@ def scan(
     form: str = "json",
     baseline: Baseline | None = None,
     again: RunOptions = AGAIN,
+    minor: int | None = None,
     **where: Any,
 ) -> bytes:
     stream = io.BytesIO()
     request = ScanRequest(
-        layout=LAYOUT, scope=ScopeRequest(scope, **where), configuration=config, run=again, baseline=baseline
-    )
+        layout=LAYOUT, scope=ScopeRequest(scope, **where), configuration=config, run=again, baseline=baseline,
+        kubernetes_minor=minor,
+    )  # fmt: skip
     run_scan(MemorySource(KUBE_SYSTEM | dict(values)), request, SCAN_FORMS[form](stream, request.run))
     return stream.getvalue()
 
@@ -229,8 +232,25 @@ def test_memory_stays_flat_over_a_lost_key(monkeypatch: Patch) -> None:
 
 def test_a_key_whose_name_may_be_damaged_is_not_nothing() -> None:
     odd = {"/registrx/secrets/shop/a": aesgcm(secret("a"), "/registry/secrets/shop/a")}
-    (line,) = head(readable(3) | odd)
-    assert line == "NOTHING IS PROVEN WRONG with 4 objects in the snapshot, 1 warning (-o wide)"
+    lines = scan(readable(3) | odd, form="text").decode().splitlines()
+    assert lines[0] == "NOTHING IS PROVEN WRONG with 4 objects in the snapshot, 1 warning"
+    assert lines[3].endswith("  /registrx/secrets/shop/a")
+
+
+def test_a_version_that_newer_releases_dropped_sends_to_an_older_one_before_any_copy() -> None:
+    key, meta = "/registry/cronjobs/shop/c", block(1, object_meta(b"c", b"shop", b"u-1"))
+    values = {key: unknown(b"batch/v2alpha1", b"CronJob", meta)}
+    lines = scan(values, form="text").decode().splitlines()
+    assert lines[0] == "NOTHING IS PROVEN WRONG with 2 objects in the snapshot, for API servers up to 1.20"
+    assert lines[1] == "Next: Name the release of your API servers: 1.20 is the last to read all"
+    assert lines[2].endswith(" --kubernetes-version X.Y")
+    assert lines[5].endswith(f"  {key}")
+    again = msgspec.structs.replace(AGAIN, reading=(*AGAIN.reading, "--kubernetes-version", "1.36"))
+    lines = head(values, again=again, minor=36)
+    assert lines[3].startswith("Next: Start an API server of 1.20 on this etcd")
+    assert lines[4].strip() == ("kubectl get cronjobs.batch --all-namespaces -o json | kubectl replace -f -")
+    again = msgspec.structs.replace(AGAIN, reading=(*AGAIN.reading, "--kubernetes-version", "1.20"))
+    assert len(head(values, again=again, minor=20)) == 1
 
 
 def test_names_that_a_stranger_chose_act_upon_nothing() -> None:

@@ -5,9 +5,19 @@ import shlex
 from typing import Any
 
 import msgspec
+import pytest
 
 from etcdfix.report.model import ReportBaseline, ReportConfiguration, Tool
-from etcdfix.report.plan import DeletionPlan, LeftOut, PlanEntry, PlanGroup, PlanSource, PlanStep, declaration
+from etcdfix.report.plan import (
+    DeletionPlan,
+    LeftOut,
+    PlanEntry,
+    PlanGroup,
+    PlanSource,
+    PlanStep,
+    decision_on,
+    declaration,
+)
 from etcdfix.report.render import write
 from etcdfix.report.render.text import text_lines
 from etcdfix.text.commands import RunOptions
@@ -94,3 +104,9 @@ def test_hostile_texts_are_made_safe_in_text_and_json() -> None:
         line.isprintable() for line in (*text(hostile, wide=True), *out.getvalue().decode().splitlines())
     )
     assert msgspec.json.decode(out.getvalue(), type=DeletionPlan) == hostile
+
+
+@pytest.mark.parametrize(("cause", "decision"), [("json-damaged", "delete"), ("version-removed", "leave")])
+def test_what_an_older_api_server_reads_is_not_proposed_for_deletion(cause: str, decision: str) -> None:
+    found = decision_on(entry(cause=cause, outcome="decode-failure", needs=[]))
+    assert (found.decision, "delete" in found.allowed) == (decision, True)

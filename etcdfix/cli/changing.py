@@ -308,6 +308,7 @@ def fix(
             named=named,
             other=one_key(named.what, options) if named is not None and where is Place.KEY else b"",
             places=Places(named=places, api=change.request["api"], rescued=saved, progress=progress),
+            rescued=rescued,
             **change.request,
         )
         outcome = run_fix(

@@ -188,9 +188,9 @@ def run_command(
     """Work through a reviewed plan: put copies back and delete, one object after the other.
 
     Each object is examined live and gets its own checks, backup, records and transaction, as with etcdfix fix and
-    delete; one look at everything is kept up to date by a watch. Before the first change you type the number of objects
-    that the run will delete (where it deletes none: that it will change), and the key of each protected object. The run
-    stops at the first surprise; the same command goes on from there.
+    delete. Before the first change you type the number of objects that the run will delete (where it deletes none: that
+    it will change), and the key of each protected object. The run stops at the first surprise; the same command goes on
+    from there.
 
     With --kine FILE, API servers write anew what they hold in memory (fix from memory), and nothing else is done.
 

@@ -28,7 +28,6 @@ from etcdfix.remediation.choice import FixRequest, choose
 from etcdfix.remediation.cluster import Cluster
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
-from etcdfix.remediation.memory.ground import open_ground
 from etcdfix.remediation.memory.patch import patch_from_memory
 from etcdfix.remediation.present import Present
 
@@ -68,10 +67,7 @@ def run_fix(
             past = _past_state(change) if way is not None else []
             outcome = carry_out(PUT, change, confirmer, preview=preview, warnings=past, step=step)
             return _read_back(change, outcome, step) if outcome.result is Result.FIXED else outcome
-    rescued = next(iter(request.places.rescued), None)
-    kind = str(cluster.examiner.layout.locate(request.key)[0].group_resource)
-    with open_ground(cluster, request, rescued, request.run, step, resource=kind) as ground:
-        return patch_from_memory(ground, request, request.key, confirmer, preview=preview)
+    return patch_from_memory(cluster, request, request.key, confirmer, preview=preview, step=step)
 
 
 _CONFLICTS: Final = {

@@ -184,7 +184,7 @@ def _from_memory(held: HeldObject) -> Iterator[Fact]:
     yield "Held by", by
     yield "uid", f"{chosen.uid}{says}"
     unread = f"etcdfix cannot read {counted(held.kind.unread, 'value')} of {resource}"
-    yield "Rescued", f"{held.ground.rescued}: {unread}; what API servers hold of them is saved"
+    yield "Rescued", f"{held.rescued}: {unread}; what API servers hold of them is saved"
 
 
 def _under(change: Change) -> Iterator[Fact]:

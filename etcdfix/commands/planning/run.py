@@ -11,7 +11,7 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Protocol
@@ -37,8 +37,6 @@ from etcdfix.remediation.cluster import Cluster, find_cluster, refuse_unknown
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.intent import DONE, operator_for
-from etcdfix.remediation.memory.ground import Ground, open_ground
-from etcdfix.remediation.memory.patch import patch_from_memory
 from etcdfix.remediation.places import place_warnings
 from etcdfix.remediation.run import (
     VERBS,
@@ -238,9 +236,6 @@ class _Work:
         self._told, self._again, self._step = told, again, step
         self._progress = progress
         self._changed_at, self._gone = 0, list[Examination]()
-        # API servers that write objects anew, once the first of those is due.
-        self._opened = ExitStack()
-        self._ground: Ground | None = None
         # The preview of the run tells these.
         self._warned = {_OF_ONE_OBJECT.sub("", text) for text in place_warnings(request.record_paths)}
 
@@ -249,7 +244,7 @@ class _Work:
         request, run = self._request, self._run
         assert run.load is not None  # it was found out before
         log = request.record_paths.open_log(operator_for(None, request.etcd_user), self._step)
-        with log, self._opened:
+        with log:
             for task in run.load.tasks:
                 run.at = task
                 self._step("run: next object")
@@ -330,17 +325,9 @@ class _Work:
         named = parse_named(task.entry.source) if task.decision is Decision.FIX else None
         if named is None:
             return self._delete(cluster, DeleteRequest(key=task.key, **common))
-        if named.place is not Place.MEMORY:
-            fix = FixRequest(key=task.key, named=named, **common)
-            return run_fix(
-                cluster, fix, _Confirmed(), preview=self._see, progress=self._progress, step=self._step
-            )
-        if self._ground is None:
-            opened = open_ground(cluster, ChangeRequest(**common), request.rescued, request.run, self._step)
-            self._ground = self._opened.enter_context(opened)
-            self._warn(self._ground.warnings)
-        return patch_from_memory(
-            self._ground, ChangeRequest(**common), task.key, _Confirmed(), preview=self._see
+        fix = FixRequest(key=task.key, named=named, **common)
+        return run_fix(
+            cluster, fix, _Confirmed(), preview=self._see, progress=self._progress, step=self._step
         )
 
     def _delete(self, cluster: Cluster, delete: DeleteRequest) -> ChangeOutcome:

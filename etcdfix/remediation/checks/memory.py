@@ -14,12 +14,15 @@ from etcdfix.apiserver.client import AGAIN
 from etcdfix.apiserver.memory import Memory
 from etcdfix.apiserver.objects import Answer
 from etcdfix.apiserver.permissions import can_i
+from etcdfix.apiserver.reading import revision_by_each
 from etcdfix.copies.rescued import read_saved
 from etcdfix.model.errors import ConfigurationError, RefusedByRule
 from etcdfix.model.providers import ProviderType
-from etcdfix.model.rules import Rule, refuse, unless_accepted
+from etcdfix.model.rules import Rule, acceptance, refuse, unless_accepted
 from etcdfix.model.storagekey import display
+from etcdfix.remediation.checks.sealing import require_write_key
 from etcdfix.remediation.facts import must_be_had
+from etcdfix.sources.kine import KineSource
 
 if TYPE_CHECKING:
     from etcdfix.remediation.change import Change
@@ -44,11 +47,17 @@ def not_from_memory(_present: Present, change: Change) -> Refusals:
     yield from must_be_had(_held(change).chosen)
 
 
+def unknown_cluster(_present: Present, change: Change) -> Refusals:
+    """Something names the cluster, so that API servers can show that they are of this one."""
+    yield from must_be_had(_held(change).named_cluster)
+
+
 def write_key(present: Present, change: Change) -> Refusals:
     """Today's configuration encrypts what is written, opens it again, and is what every API server has loaded."""
+    require_write_key(present.cluster)
     held, resource = _held(change), present.first.directory.group_resource
     transformers = present.cluster.examiner.transformers
-    assert transformers is not None  # there is a configuration
+    assert transformers is not None  # it was given
     provider = transformers.for_resource(resource).keys[0].provider
     if provider is ProviderType.KMS and present.cluster.examiner.plugins is None:
         why = f"today's configuration writes {resource} under KMS, and no plugin is asked"
@@ -77,11 +86,10 @@ def write_key(present: Present, change: Change) -> Refusals:
 
 
 def other_cluster(present: Present, change: Change) -> Refusals:
-    """The API servers look into this etcd, and it is the one that was there a moment ago."""
+    """The API servers look into this etcd, or the file of kine that is named."""
     held = _held(change)
-    if present.identity.is_same(held.ground.identity) is False:
-        why = f"this etcd is of {present.identity.describe()}, and was of {held.ground.identity.describe()}"
-        yield refuse(Rule.OTHER_CLUSTER, why, hint="name the members of one cluster with --endpoints")
+    if isinstance(present.cluster.source, KineSource):
+        _require_current(present.cluster.source, held)
     for said in held.answers:
         if said.answer not in {Answer.READS_IT, Answer.READ_ERROR, *SILENT}:
             text = (
@@ -90,6 +98,45 @@ def other_cluster(present: Present, change: Change) -> Refusals:
             )
             hint = "compare with that server's --etcd-servers and --etcd-prefix"
             yield refuse(Rule.OTHER_CLUSTER, text, hint=hint)
+
+
+def _require_current(source: KineSource, held: HeldObject) -> None:
+    """Refuse unless the file of kine and each API server stand at one revision: a copy says nothing of today.
+
+    The file is read before the servers are asked and after. What a server finds then lies between the two: below it
+    would read another datastore, and above it the file would be a copy that nobody writes any more.
+    Raises RefusedByRule or SourceError.
+    """
+    before = _revision(source)
+    answers = revision_by_each(held.all_servers)
+    after = _revision(source)
+    shown = any(said.revision is not None for _server, said in answers)
+    for server, said in answers:
+        if said.revision is None:
+            if shown and server.address in held.unchecked:
+                continue
+            raise refuse(
+                Rule.UNCHECKED_SERVER,
+                f"the API server at {server.address} does not say at which revision it stands ({said.why}), so "
+                f"nothing shows that it reads {source.path}",
+                hint=AGAIN
+                if said.passing
+                else f"let it answer; its user needs to list namespaces: {can_i('list', '', 'namespaces', '', '')}",
+            )
+        if not before <= said.revision <= after:
+            stands = f"{before}" if before == after else f"{before} to {after}"
+            raise refuse(
+                Rule.OTHER_CLUSTER,
+                f"{source.path} is not what the API server at {server.address} reads: the file stands at revision "
+                f"{stands}, the server at {said.revision}",
+                hint="name the file that the running k3s has open, not a copy: --kine /var/lib/rancher/k3s/server/db/"
+                "state.db",
+            )
+
+
+def _revision(source: KineSource) -> int:
+    with source.again() as now:
+        return now.revision
 
 
 def configuration_wrong(_present: Present, change: Change) -> Refusals:
@@ -105,10 +152,14 @@ def configuration_wrong(_present: Present, change: Change) -> Refusals:
             yield refuse(Rule.CONFIGURATION_WRONG, why, hint=hint)
 
 
-def unchecked_server(_present: Present, change: Change) -> Refusals:
+def unchecked_server(present: Present, change: Change) -> Iterator[RefusedByRule | str]:
     """Every API server says that it cannot read the object, or is accepted by its address."""
     held, accepted = _held(change), change.accepted.named(Rule.UNCHECKED_SERVER)
-    thing = held.thing
+    thing, all_servers = held.thing, held.all_servers
+    known = {*(one.address for one in all_servers.servers), *(one.server for one in all_servers.absent)}
+    yield from (
+        f"{acceptance(Rule.UNCHECKED_SERVER, url)} fits no API server" for url in accepted if url not in known
+    )
     for said in held.answers:
         if said.answer not in SILENT or said.server in accepted:
             continue
@@ -123,7 +174,7 @@ def unchecked_server(_present: Present, change: Change) -> Refusals:
         return
     # Nothing is stored that would show whether a server reads what another one writes; one that says nothing of its
     # file is not asked again: then the first object that is written is the test.
-    ours = held.ground.cluster.config_sha256
+    ours = present.cluster.config_sha256
     for server, loaded in held.kind.loaded:
         if loaded and loaded != ours and server.address not in accepted:
             text = (
@@ -146,7 +197,7 @@ def no_api_server(_present: Present, change: Change) -> Refusals:
 def other_object(present: Present, change: Change) -> Refusals:
     """What was saved is of the same object, by its uid, and of this cluster."""
     held = _held(change)
-    saved, known = held.saved, held.ground.identity.uid
+    saved, known = held.saved, present.identity.uid
     if saved is None:
         return
     if saved.uid != held.chosen.uid:
@@ -161,17 +212,16 @@ def other_object(present: Present, change: Change) -> Refusals:
 def not_rescued(present: Present, change: Change) -> Refusals:
     """What API servers hold of the kind was saved before one of them is asked to write."""
     held = _held(change)
-    ground, ended = held.ground, held.chosen.ended
-    again = ground.save_first(present.first.directory.group_resource)
+    ended, again = held.chosen.ended, held.save_first()
     if held.saved is None and not ended:
         why = (
-            f"{present.shown} was not saved yet at this mod_revision ({ground.rescued}), and API servers hold "
+            f"{present.shown} was not saved yet at this mod_revision ({held.rescued}), and API servers hold "
             "it"
         )
         yield refuse(Rule.NOT_RESCUED, why, hint=f"save it first, and everything of its kind: {again}")
     if held.saved is not None:
         try:
-            read_saved(ground.rescued, held.saved)
+            read_saved(held.rescued, held.saved)
         except ConfigurationError as exc:
             gone = "no API server gives it any more: --rescued DIR in which its copy is whole, or with none of it"
             yield refuse(Rule.NOT_RESCUED, exc.message, hint=gone if ended else f"save it again: {again}")
@@ -182,8 +232,6 @@ def not_rescued(present: Present, change: Change) -> Refusals:
             word in _NOTHING or (word in _SAYS_NOTHING and holder.server.address in accepted)
         ):
             continue
-        text = (
-            f"{display(key)} is not saved ({ground.rescued}), and API server {holder.server.address} {words}"
-        )
+        text = f"{display(key)} is not saved ({held.rescued}), and API server {holder.server.address} {words}"
         yield refuse(Rule.NOT_RESCUED, text, hint=f"save everything of the kind first: {again}")
         return

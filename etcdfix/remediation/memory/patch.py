@@ -25,10 +25,10 @@ from etcdfix.model.storagekey import display
 from etcdfix.remediation.audit.record import Record, Result, Verb
 from etcdfix.remediation.change import PATCH, Change, ChangeRequest, Confirmer, carry_out
 from etcdfix.remediation.checks.memory import SILENT
+from etcdfix.remediation.cluster import Cluster
 from etcdfix.remediation.commit import ChangeOutcome, Sent
 from etcdfix.remediation.datastore import Expected, describe_move, find_difference, find_elsewhere
-from etcdfix.remediation.durable import Step
-from etcdfix.remediation.memory.ground import Ground
+from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.memory.held import HeldObject
 from etcdfix.remediation.patcher import FIXED_AT, now_text, patch_annotation
 from etcdfix.remediation.present import Present
@@ -43,25 +43,22 @@ _MAY_COME: Final = "the key stands as it was examined, and the request may still
 
 
 def patch_from_memory(
-    ground: Ground,
+    cluster: Cluster,
     request: ChangeRequest,
     key: bytes,
     confirmer: Confirmer,
     *,
     preview: Callable[[Change], None],
+    step: Step = no_step,
 ) -> ChangeOutcome:
     """Have an API server write one object anew, or find out whether it could.
 
-    Each object has its own checks, backup, record and request; its kind is checked once.
     Raises RemediationRefused, AuditError or SourceError.
     """
-    present = Present(ground.cluster, key, request, alone=True, step=ground.step)
-    held, at = HeldObject(ground, present), now_text()
-    change = Change(Verb.FIX, present, request, patch=intent_detail(at), held=held)
-    return carry_out(
-        PATCH, change, confirmer, preview=preview, warnings=ground.warnings,
-        sender=PatchSender(ground, held, at), step=ground.step,
-    )  # fmt: skip
+    present, at = Present(cluster, key, request, alone=True, step=step), now_text()
+    with HeldObject(present) as held:
+        change = Change(Verb.FIX, present, request, patch=intent_detail(at), held=held)
+        return carry_out(PATCH, change, confirmer, preview=preview, sender=PatchSender(held, at), step=step)
 
 
 def intent_detail(at: str) -> str:
@@ -88,9 +85,9 @@ class PatchSender:
         changed: Names of the fields in which it differs from the saved copy, besides what every such write changes.
     """
 
-    def __init__(self, ground: Ground, held: HeldObject, at: str) -> None:
-        self._ground, self._held, self._at = ground, held, at
-        self._now = ground.cluster.now
+    def __init__(self, held: HeldObject, at: str) -> None:
+        self._held, self._at, self._cluster = held, at, held.present.cluster
+        self._now = self._cluster.now
         self.server = ""
         self.changed: tuple[str, ...] = ()
 
@@ -132,7 +129,7 @@ class PatchSender:
             text = f"no API server that was asked still holds it ({said}); nothing was changed"
             hint = (
                 "a server that has run since before the key was lost may: name each with --server URL; else "
-                f"what is left of it: {self._ground.what_is_left(self._held.present.key)}"
+                f"what is left of it: {self._held.what_is_left()}"
             )
         elif refusals[-1][1] == 500:
             text = f"refused, reason not told ({said}); nothing was changed"
@@ -191,7 +188,7 @@ class PatchSender:
 
     def _moved(self, holder: Holder, reply: Reply | NoReply, present: StoredValue) -> Sent:
         """Judge a request after which the key moved: only what decrypts and decodes counts."""
-        examiner = self._ground.cluster.examiner
+        examiner = self._cluster.examiner
         found = examiner.examine(present)
         moved = f"{_said(holder.server.address, reply)}; the key moved to mod_revision {present.mod_revision}"
         document = _document(examiner, found) if found.opened else {}
@@ -260,7 +257,7 @@ class PatchSender:
 
     def _unread_elsewhere(self) -> list[str]:
         try:
-            answers = read_by_each(self._ground.all_servers, self._held.thing)
+            answers = read_by_each(self._held.all_servers, self._held.thing)
         except EtcdfixError as exc:
             return [f"whether the other API servers read it is not known: {exc.message}"]
         return [
@@ -269,7 +266,7 @@ class PatchSender:
             + "): it may lack today's write key"
             for said in answers
             if said.answer is not Answer.READS_IT
-            and not (said.answer in SILENT and said.server in self._ground.unchecked)
+            and not (said.answer in SILENT and said.server in self._held.unchecked)
         ]
 
     def _as_patched(
@@ -290,7 +287,7 @@ class PatchSender:
             return found, stored
         if then is None or then.mod_revision != revision:
             return found, stored
-        examiner = self._ground.cluster.examiner
+        examiner = self._cluster.examiner
         written = examiner.examine(then)
         document = _document(examiner, written)
         ours = _annotation(document) == self._at and _metadata(document).get("uid") == self._held.chosen.uid
@@ -306,7 +303,7 @@ class PatchSender:
             return False
         why = "one of the two cannot be read as JSON"
         try:
-            before = _parsed(read_saved(self._ground.rescued, saved))
+            before = _parsed(read_saved(self._held.rescued, saved))
             if before is not None and before.get("apiVersion") != stored.get("apiVersion"):
                 # Fields of two versions have other names.
                 before, why = None, f"etcd holds it as {safe_text(str(stored.get('apiVersion')))}"

@@ -201,7 +201,9 @@ def test_reconciling_asks_no_other_etcd(cluster: LostKeyKineCluster) -> None:
 
 def test_a_file_that_does_not_name_its_cluster(cluster: LostKeyKineCluster) -> None:
     cluster.remove(cluster.key("kube-system", "namespaces"))
-    cluster.store.writer.compact(cluster.store.writer.newest)
+    removed = cluster.store.writer.newest
+    cluster.place(cluster.key("other", "namespaces"), b"later")
+    cluster.store.writer.compact(removed)
     refusal = _refused(cluster, rule="unknown-cluster", says="nothing in kine names the cluster")
     assert "--etcd-prefix" in str(refusal["next_step"])
     for other in ("--main-endpoints", "--accept", "unknown-cluster"):

@@ -74,11 +74,12 @@ def test_a_null_is_no_difference(older: str) -> None:
 def compared(monkeypatch: pytest.MonkeyPatch, now: dict[str, Any]) -> tuple[bool, list[str], list[str]]:
     """Return whether etcd differs, doubts and notes."""
     monkeypatch.setattr(patch, "read_saved", lambda _folder, _saved: json.dumps(SAVED).encode())
-    ground: Any = SimpleNamespace(rescued="", cluster=SimpleNamespace(now=None))
-    held: Any = SimpleNamespace(exact="one")
+    held: Any = SimpleNamespace(
+        exact="one", rescued="", present=SimpleNamespace(cluster=SimpleNamespace(now=None))
+    )
     doubts: list[str] = []
     notes: list[str] = []
-    return PatchSender(ground, held, "now")._compare(now, doubts, notes), doubts, notes
+    return PatchSender(held, "now")._compare(now, doubts, notes), doubts, notes
 
 
 def test_what_cannot_be_compared_is_a_doubt(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,19 +44,6 @@ _MAX_REMEMBERED: Final = 2048
 _MAX_REMEMBERED_SIZE: Final = 8192
 _MAX_REMEMBERED_BYTES: Final = 4 << 20
 
-# Messages that Pods of one template, and their template, share to the byte: each is read once.
-_TEMPLATE_PARTS: Final = frozenset(
-    f"k8s.io.api.core.v1.{name}"
-    for name in (
-        "EnvVarSource",
-        "PodSecurityContext",
-        "Probe",
-        "ProjectedVolumeSource",
-        "ResourceRequirements",
-        "SecurityContext",
-    )
-)
-
 _INT_OR_STRING_TYPES: Final = frozenset({0, 1})
 _APIEXTENSIONS: Final = "k8s.io.apiextensions_apiserver."
 
@@ -241,14 +228,6 @@ def wire_fields(schema: Schema, message: str) -> list[WireField]:
     return fields
 
 
-def quick_fields(schema: Schema, message: str) -> list[WireField]:
-    """Do what :func:`wire_fields` does, and leave the parts of a Pod's template unread, as bytes."""
-    return [
-        field._replace(type="bytes") if field.type in _TEMPLATE_PARTS else field
-        for field in wire_fields(schema, message)
-    ]
-
-
 def parse_whole(parse: Callable[[bytes], Any], raw: bytes) -> Any | None:
     """Parse a message of which every byte is one that the server wrote so; None where only the strict path can tell.
 
@@ -262,17 +241,22 @@ def parse_whole(parse: Callable[[bytes], Any], raw: bytes) -> Any | None:
     return message if message.SerializeToString(deterministic=True) == raw else None
 
 
+class _Recursive(Exception):
+    """A message type contains itself."""
+
+
 class FastChecks:
-    """Makes the :class:`FastCheck` of each kind; shares between kinds what they have in common.
+    """Makes the :class:`FastCheck` of each kind: it looks where Quantities and raw JSON can be, and nowhere else.
 
     Attributes:
-        classes: The classes of the messages that are checked, their fields as :func:`quick_fields` has them.
+        classes: The classes of the messages that are checked, their fields as :func:`wire_fields` has them.
     """
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self.classes = MessageClasses(partial(quick_fields, schema), "kubernetes")
-        self._compiler = _Compiler(schema, self.classes)
+        self.classes = MessageClasses(partial(wire_fields, schema), "kubernetes")
+        self._open: set[str] = set()
+        self._done: dict[str, Check | None] = {}
         self._extracts = MessageClasses(self._extract_fields, "extract")
 
     def make(self, message: str) -> FastCheck | None:
@@ -281,7 +265,9 @@ class FastChecks:
         The message must have an ObjectMeta in a field called ``metadata``.
         """
         try:
-            body = self._compiler.check_body(message)
+            body = self._check_fields(
+                [field for field in self._schema.message(message).fields if field.name != _METADATA]
+            )
         except _Recursive:
             return None
         extract = self._extracts[_BODY + message].FromString if body else None
@@ -290,16 +276,47 @@ class FastChecks:
     def _extract_fields(self, message: str) -> list[WireField]:
         body = message.startswith(_BODY)
         message = message.removeprefix(_BODY)
-        fields = quick_fields(self._schema, message)
+        fields = wire_fields(self._schema, message)
         type_ = self._schema.message(message)
         if type_.special == "quantity":
             return fields
         return [
             wire
             for field, wire in zip(type_.fields, fields, strict=True)
-            if self._compiler.matters(field.value_type or field.type)
-            and not (body and field.name == _METADATA)
+            if self._matters(field.value_type or field.type) and not (body and field.name == _METADATA)
         ]
+
+    def _matters(self, type_: str) -> bool:
+        """Tell whether a field of this type can hold what is to be checked."""
+        return type_ in self._schema and self._check(type_) is not None
+
+    def _check(self, name: str) -> Check | None:
+        if name in self._done:
+            return self._done[name]
+        if name in self._open:
+            raise _Recursive
+        self._open.add(name)
+        type_ = self._schema.message(name)
+        if type_.special == "quantity":
+            made: Check | None = _quantity_is_good
+        elif type_.special == "raw-json":
+            made = _holds_json
+        else:
+            made = self._check_fields(type_.fields)
+        self._open.remove(name)
+        self._done[name] = made
+        return made
+
+    def _check_fields(self, fields: Iterable[Field]) -> Check | None:
+        checks = []
+        for field in fields:
+            type_ = field.value_type or field.type
+            inner = self._check(type_) if type_ in self._schema else None
+            if inner is not None:
+                checks.append(_field_check(field, inner))
+        if not checks:
+            return None
+        return checks[0] if len(checks) == 1 else _all_of(tuple(checks))
 
 
 class FastCheck:
@@ -340,73 +357,6 @@ class FastCheck:
 
 _BODY: Final = "body."
 _METADATA: Final = "metadata"
-
-
-class _Recursive(Exception):
-    """A message type contains itself."""
-
-
-class _Compiler:
-    """Makes functions that look where Quantities and raw JSON can be, and nowhere else."""
-
-    def __init__(self, schema: Schema, classes: MessageClasses) -> None:
-        self._schema = schema
-        self._classes = classes
-        self._open: set[str] = set()
-        self._done: dict[str, Check | None] = {}
-
-    def check_body(self, message: str) -> Check | None:
-        """Return the check of everything but a kind's own metadata; None where nothing needs one."""
-        fields = [field for field in self._schema.message(message).fields if field.name != _METADATA]
-        return self._check_fields(fields)
-
-    def matters(self, type_: str) -> bool:
-        """Tell whether a field of this type can hold what is to be checked."""
-        return type_ in self._schema and self._check(type_) is not None
-
-    def _check(self, name: str) -> Check | None:
-        if name in self._done:
-            return self._done[name]
-        if name in self._open:
-            raise _Recursive
-        self._open.add(name)
-        type_ = self._schema.message(name)
-        if type_.special == "quantity":
-            made: Check | None = _quantity_is_good
-        elif type_.special == "raw-json":
-            made = _holds_json
-        else:
-            made = self._check_fields(type_.fields)
-        if name in _TEMPLATE_PARTS:
-            made = self._check_unread(name, made)
-        self._open.remove(name)
-        self._done[name] = made
-        return made
-
-    def _check_unread(self, name: str, inner: Check | None) -> Check:
-        good = _Remembered()
-
-        def check_part(raw: bytes) -> bool:
-            if raw in good:
-                return True
-            message = parse_whole(self._classes[name].FromString, raw)
-            if message is None or (inner is not None and not inner(message)):
-                return False
-            good.remember(raw)
-            return True
-
-        return check_part
-
-    def _check_fields(self, fields: Iterable[Field]) -> Check | None:
-        checks = []
-        for field in fields:
-            type_ = field.value_type or field.type
-            inner = self._check(type_) if type_ in self._schema else None
-            if inner is not None:
-                checks.append(_field_check(field, inner))
-        if not checks:
-            return None
-        return checks[0] if len(checks) == 1 else _all_of(tuple(checks))
 
 
 def _field_check(field: Field, inner: Check) -> Check:

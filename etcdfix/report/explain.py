@@ -306,12 +306,14 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
         title = "Other ways out, the least destructive first"
         yield Steps(title=title, steps=others, brief=1, wide=at_hand or shows is not Shows.ALL)
         if shows is Shows.ALL:
-            more = f"{counted(len(others), 'way')}: -o wide; to hand the case on, without plaintext: -o html"
+            more = (
+                f"{counted(len(others), 'way')} out: -o wide; to hand the case on, without plaintext: -o html"
+            )
             deletes = self.impact is not None and any(way.verb == "delete" for way in self.remedies)
             risk = self.impact.brief() if self.impact is not None and deletes else []
             yield Facts(
                 facts=[
-                    ("other ways out", more if at_hand else ""),
+                    ("more", more if at_hand else ""),
                     *risk,
                     ("no deletion", self.deletion_withheld),
                 ]

@@ -207,7 +207,7 @@ class ScanReport(ScanHeader, frozen=True, kw_only=True):
                 ("warnings", warned),
                 ("key names", doubtful),
                 ("more", "-o wide lists keys"),
-                ("one key", "etcdfix explain KEY"),
+                ("more", "etcdfix explain KEY"),
             ]
         return Facts(
             facts=[
@@ -267,6 +267,13 @@ def _wide_sections(report: ScanReport) -> Iterator[Section]:
     """Yield what stands in -o wide and in a page alone."""
     summary = report.summary
     only_warnings = not summary.groups
+    for lost in summary.key_loss:
+        what = f"{lost.failures} of {counted(lost.of, 'value')}"
+        yield Steps(
+            title=f"What to do about {lost.transformer}, which does not open {what}",
+            steps=lost.remedies,
+            wide=True,
+        )
     yield Table(
         title="" if only_warnings else "Keys",
         columns=_KEYS,
@@ -277,13 +284,6 @@ def _wide_sections(report: ScanReport) -> Iterator[Section]:
         brief=_WARNED,
         wide=not only_warnings,
     )
-    for lost in summary.key_loss:
-        what = f"{lost.failures} of {counted(lost.of, 'value')}"
-        yield Steps(
-            title=f"What to do about {lost.transformer}, which does not open {what}",
-            steps=lost.remedies,
-            wide=True,
-        )
     resources = [
         (str(GroupResource(one.group, one.resource)), *(getattr(one, name) or None for name in _COUNTED))
         for one in summary.by_resource

@@ -23,7 +23,11 @@ MOST_ROWS: Final = 10_000
 """More make a page that no browser likes."""
 _LONGEST_CELL: Final = 8_192
 _TEMPLATES: Final = Path(__file__).parent / "templates"
-_TONES: Final = {"ok": "good", "done": "good", "findings": "bad", "failed": "bad", "refused": "bad"}
+_TONES: Final = {"ok": "good", "done": "good"}
+_BREAKS_NOW: Final = ("BREAKS NOW", "breaks-now")
+"""What is red, and nothing else is."""
+_MORE: Final = "more"
+"""Name of the fact that says how to see more: a page has everything."""
 
 _STYLES: Final = {Kind.NUMBER: "number", Kind.KEY: "key", Kind.COMMAND: "run"}
 
@@ -58,7 +62,11 @@ def page(document: Document, run: RunOptions, origin: Sequence[str] = ()) -> str
     )  # fmt: skip
     style, script = ((_TEMPLATES / name).read_text("utf-8") for name in ("page.css", "page.js"))
     written = _Written(run)
-    about = [*(value for _name, value in document.about.facts), *origin]
+    about = [*(value for name, value in document.about.facts if name != _MORE), *origin]
+    what_to_do_first = sorted(document.sections, key=lambda section: not isinstance(section, Steps))
+    sections = [shown for section in what_to_do_first if (shown := written.section(section))["content"]]
+    untitled = next((shown for shown in sections if not shown["title"]), {})
+    untitled["title"] = "What was found"
     return environment.get_template("page.html").render(
         style=style,
         script=script,
@@ -68,9 +76,10 @@ def page(document: Document, run: RunOptions, origin: Sequence[str] = ()) -> str
         headline=safe_text(headline_of(document)),
         tone=_TONES.get(document.status.state, "unknown"),
         about=[*dict.fromkeys(safe_text(value) for value in about if value)],
+        breaks_now=_BREAKS_NOW,
         stakes=[safe_text(line) for line in document.stakes],
         next=written.step(document.next) if document.next is not None else None,
-        sections=[written.section(section) | {"wide": section.wide} for section in document.sections],
+        sections=sections,
     )
 
 
@@ -88,29 +97,26 @@ class _Written:
         return safe_text(step.action), safe_text(step.command.line(self._run)), safe_text(step.note)
 
     def section(self, section: Section) -> dict[str, Any]:
-        title = safe_text(section.title)
+        """Return the kind of a section, and its lines, steps, nodes or rows."""
+        kind, content = type(section).__name__.lower(), list[Any]()
         match section:
             case Facts():
-                facts = [(safe_text(name), safe_text(value)) for name, value in section.facts if value]
-                return {"kind": "facts", "title": title, "facts": facts}
+                facts = [fact for fact in section.facts if fact[1] and fact[0] != _MORE]
+                content = [(safe_text(name), safe_text(value)) for name, value in facts]
             case Steps():
-                return {"kind": "steps", "title": title, "steps": [self.step(step) for step in section.steps]}
+                content = [self.step(step) for step in section.steps]
             case Prose():
-                paragraphs = [safe_text(text) for text in section.paragraphs]
-                return {
-                    "kind": "verbatim" if section.verbatim else "prose",
-                    "title": title,
-                    "lines": paragraphs,
-                }
+                kind = "verbatim" if section.verbatim else kind
+                content = [safe_text(text) for text in section.paragraphs]
             case Tree():
-                return {"kind": "tree", "title": title, "nodes": [self._node(node) for node in section.nodes]}
-            case Table():
-                return self._table(section, title)
+                content = [self._node(node) for node in section.nodes]
+        more = self._table(section) if isinstance(section, Table) else {"content": content}
+        return {"kind": kind, "title": safe_text(section.title), "wide": section.wide, **more}
 
     def _node(self, node: Node) -> tuple[str, list[Any]]:
         return safe_text(node.text), [self._node(child) for child in node.children]
 
-    def _table(self, table: Table, title: str) -> dict[str, Any]:
+    def _table(self, table: Table) -> dict[str, Any]:
         rows = table.rows[:MOST_ROWS]
         left = (table.total or len(table.rows)) - len(rows)
         # A page may be wider than the screen: what names the row stands first.
@@ -121,10 +127,8 @@ class _Written:
         columns = [table.columns[at] for at in order]
         styles = [_STYLES.get(column.kind, "fold" if column.folds else "") for column in columns]
         return {
-            "kind": "table",
-            "title": title,
             "columns": [(column.name, style) for column, style in zip(columns, styles, strict=True)],
-            "rows": [
+            "content": [
                 [
                     (style, cell_text(row[at], self._run, _LONGEST_CELL))
                     for style, at in zip(styles, order, strict=True)

@@ -15,9 +15,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-import msgspec
-
-from etcdfix.encryption.config import find_mark, is_mark, place_of
+from etcdfix.encryption.config import find_mark, is_mark
 from etcdfix.encryption.config_file import REFUSED, Decoded, Path
 from etcdfix.encryption.config_model import (
     EVERYTHING,
@@ -33,7 +31,6 @@ from etcdfix.encryption.config_model import (
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.encryption.keyring import fingerprint, may_hold_key, shown
 from etcdfix.golang.goquote import withheld
-from etcdfix.golang.goyaml import line_of
 from etcdfix.model.model import GroupResource
 from etcdfix.model.providers import ProviderType, facts_about
 
@@ -80,28 +77,19 @@ _NEXT: Final = {
 _ADVICE: Final = tuple(_NEXT)[tuple(_NEXT).index("identity-missing") :]
 
 
-class LintFinding(msgspec.Struct, frozen=True):
-    """One finding.
+class LintFinding(NamedTuple):
+    """One finding: ``check`` is a word that does not change, and ``path`` is empty for the file as a whole."""
 
-    Attributes:
-        check: What was found, one word that does not change.
-        line: Where in the file, from 1; 0 where it is about the file as a whole.
-        place: The same as a path: ``resources[0].providers[1]``; "" for the whole file.
-    """
-
-    check: str
-    level: LintLevel
-    line: int
-    place: str
-    message: str
-    next_step: str
-
-
-class _Found(NamedTuple):
     check: str
     path: Path
     message: str
-    advice: bool = False
+    next_step: str
+    level: LintLevel
+
+
+def _found(check: str, path: Path, message: str, *, advice: bool = False) -> LintFinding:
+    level = LintLevel.ADVICE if advice or check in _ADVICE else LintLevel.WARNING
+    return LintFinding(check, path, message, _NEXT[check], level)
 
 
 class _GivenKey(NamedTuple):
@@ -120,32 +108,25 @@ def _transformer(kind: str, name: str, version: str = "") -> str:
     return transformer_name(kind, version, withheld(name) if may_hold_key(name) else name)
 
 
-def lint(raw: bytes, decoded: Decoded, *, mode: int | None = None) -> list[LintFinding]:
-    """Say what is wrong with a configuration, the worst first."""
-    found = []
+def lint(raw: bytes, decoded: Decoded, *, mode: int | None = None) -> Iterator[LintFinding]:
+    """Say what is wrong with a configuration."""
     for problem in decoded.problems:
-        line, place = line_of(raw, problem.path), place_of(problem.path)
-        told, level = f"the file {problem.trouble}", LintLevel.WARNING
+        level, told = LintLevel.WARNING, f"the file {problem.trouble}"
         if problem.kind == REFUSED:
-            told, level = f"API servers refuse this: {problem.trouble}", LintLevel.ERROR
+            level, told = LintLevel.ERROR, f"API servers refuse this: {problem.trouble}"
         elif problem.kind == "empty-entry":
             level = LintLevel.ADVICE
-        found.append(LintFinding(problem.kind, level, line, place, told, problem.hint))
-    for check, path, message, advice in _advice(raw, decoded.rules, mode):
-        level = LintLevel.ADVICE if advice or check in _ADVICE else LintLevel.WARNING
-        line = line_of(raw, path) if path else 0
-        found.append(LintFinding(check, level, line, place_of(path), message, _NEXT[check]))
-    levels = list(LintLevel)
-    return sorted(found, key=lambda one: (levels.index(one.level), one.line))
+        yield LintFinding(problem.kind, problem.path, told, problem.hint, level)
+    yield from _advice(raw, decoded.rules, mode)
 
 
-def _advice(raw: bytes, rules: Sequence[ResourceRule], mode: int | None) -> Iterator[_Found]:
+def _advice(raw: bytes, rules: Sequence[ResourceRule], mode: int | None) -> Iterator[LintFinding]:
     made_by = find_mark(raw, rules)
     if made_by:
-        yield _Found("made-for-reading", (), f"etcdfix encryption {made_by} made this file for reading")
+        yield _found("made-for-reading", (), f"etcdfix encryption {made_by} made this file for reading")
     if mode is not None and mode & (stat.S_IRWXG | stat.S_IRWXO):
         told = f"other users can open the file (mode {stat.S_IMODE(mode):04o}), which holds the keys"
-        yield _Found("file-mode", (), told)
+        yield _found("file-mode", (), told)
     yield from _coverage({parse_group_resource(entry) for rule in rules for entry in rule.resources})
     yield from _entries(rules)
     keys = [
@@ -167,18 +148,18 @@ def _advice(raw: bytes, rules: Sequence[ResourceRule], mode: int | None) -> Iter
             yield from _providers(("resources", index, "providers"), rule)
 
 
-def _coverage(named: set[GroupResource]) -> Iterator[_Found]:
+def _coverage(named: set[GroupResource]) -> Iterator[LintFinding]:
     for resource in ("secrets", "configmaps"):
         if named.isdisjoint(narrowest_first(GroupResource("", resource))):
             told = f"{resource} are in no rule, so they are stored unencrypted"
-            yield _Found("not-covered", ("resources",), told, advice=resource != "secrets")
+            yield _found("not-covered", ("resources",), told, advice=resource != "secrets")
     custom = any("." in name.group and not name.group.endswith(".k8s.io") for name in named)
     if EVERYTHING not in named and not custom:
         told = "no custom resource is in a rule, but some operators keep credentials in theirs"
-        yield _Found("not-covered", ("resources",), told, advice=True)
+        yield _found("not-covered", ("resources",), told, advice=True)
 
 
-def _entries(rules: Sequence[ResourceRule]) -> Iterator[_Found]:
+def _entries(rules: Sequence[ResourceRule]) -> Iterator[LintFinding]:
     """Yield entries that take a resource from a wildcard whose keys are then not tried."""
     places = [
         (("resources", index, "resources", position), parse_group_resource(entry), _reads(rule))
@@ -195,7 +176,7 @@ def _entries(rules: Sequence[ResourceRule]) -> Iterator[_Found]:
             keys = ", ".join(sorted(_transformer(kind, key) for kind, key in missing))
             entry, wildcard = shown(rule_name(name), quote=""), shown(rule_name(wider), quote="")
             told = f"{entry} has a rule of its own, so the rule of {wildcard} does not count for it"
-            yield _Found("narrower-rule", path, f"{told}: values written under {keys} are not read")
+            yield _found("narrower-rule", path, f"{told}: values written under {keys} are not read")
 
 
 def _reads(rule: ResourceRule) -> set[tuple[str, str]]:
@@ -208,17 +189,17 @@ def _reads(rule: ResourceRule) -> set[tuple[str, str]]:
     return found
 
 
-def _one_key(given: _GivenKey) -> Iterator[_Found]:
+def _one_key(given: _GivenKey) -> Iterator[LintFinding]:
     path, of = (*given.path, "secret"), f"the key of {given.transformer}"
     material = given.key.material
     weakness = _weakness(material.expose())
     if material.fingerprint in _EXAMPLES:
         told = f"{of} is an example from documentation: anybody can open what it wrote"
-        yield _Found("example-key", path, told)
+        yield _found("example-key", path, told)
     elif weakness:
-        yield _Found("weak-key", path, f"{of} {weakness}, so it can be guessed")
+        yield _found("weak-key", path, f"{of} {weakness}, so it can be guessed")
     elif material.size < 32:
-        yield _Found("short-key", path, f"{of} has {8 * material.size} bits; Kubernetes recommends 256")
+        yield _found("short-key", path, f"{of} has {8 * material.size} bits; Kubernetes recommends 256")
 
 
 def _weakness(material: bytes) -> str:
@@ -234,7 +215,7 @@ def _weakness(material: bytes) -> str:
     return "has few different bytes" if 2 * len(set(material)) <= len(material) else ""
 
 
-def _several_keys(keys: Sequence[_GivenKey]) -> Iterator[_Found]:
+def _several_keys(keys: Sequence[_GivenKey]) -> Iterator[LintFinding]:
     by_bytes: dict[str, _GivenKey] = {}
     by_name: dict[tuple[str, str], _GivenKey] = {}
     for given in keys:
@@ -242,9 +223,9 @@ def _several_keys(keys: Sequence[_GivenKey]) -> Iterator[_Found]:
         first = by_bytes.setdefault(mark, given)
         if first.transformer != given.transformer:
             told = f"{given.transformer} has the same bytes as {first.transformer}, so a rotation changes nothing"
-            yield _Found("repeated-key", (*given.path, "secret"), told)
+            yield _found("repeated-key", (*given.path, "secret"), told)
         elif first is not given and first.rule == given.rule:
-            yield _Found("repeated-key", given.path, f"{given.transformer} stands here twice", advice=True)
+            yield _found("repeated-key", given.path, f"{given.transformer} stands here twice", advice=True)
         named = by_name.setdefault((given.kind, given.key.name), given)
         if named.key.material.fingerprint != mark:
             elsewhere, noise = named.rule != given.rule, ""
@@ -252,7 +233,7 @@ def _several_keys(keys: Sequence[_GivenKey]) -> Iterator[_Found]:
                 noise = f" {given.kind} opens some values with the wrong one, to noise."
             what = "In another rule that is another key." if elsewhere else f"Both are tried.{noise}"
             told = f"{given.transformer} stands here with other bytes than before. {what}"
-            yield _Found("same-name-other-bytes", (*given.path, "name"), told, advice=elsewhere)
+            yield _found("same-name-other-bytes", (*given.path, "name"), told, advice=elsewhere)
 
 
 _WEAKNESSES: Final = {
@@ -262,18 +243,18 @@ _WEAKNESSES: Final = {
 }
 
 
-def _providers(path: Path, rule: ResourceRule) -> Iterator[_Found]:
+def _providers(path: Path, rule: ResourceRule) -> Iterator[LintFinding]:
     names = ", ".join(shown(entry, quote="") for entry in rule.resources[:5])
     writer = rule.providers[0]
     place = (*path, 0)
     if isinstance(writer, IdentityProvider):
         told = f"identity comes first for {names}, so new values are stored unencrypted"
-        yield _Found("identity-first", place, told)
+        yield _found("identity-first", place, told)
     elif not any(isinstance(provider, IdentityProvider) for provider in rule.providers):
         told = f"identity is not listed for {names}, so values that are stored unencrypted cannot be read"
-        yield _Found("identity-missing", path, told)
+        yield _found("identity-missing", path, told)
     if isinstance(writer, KeyedProvider) and writer.type in _WEAKNESSES:
         first_key = writer.type is ProviderType.AESGCM and len(writer.keys) < 2
         alone = "; no older key shows a rotation" if first_key else ""
         told = f"{writer.type} writes {names}. {_WEAKNESSES[writer.type]}{alone}"
-        yield _Found(writer.type.value, place, told)
+        yield _found(writer.type.value, place, told)

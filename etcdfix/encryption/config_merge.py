@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -47,7 +47,7 @@ _NOISE: Final = (
 )
 
 
-class Decision(msgspec.Struct, frozen=True):
+class Decision(NamedTuple):
     """One thing that had to be decided.
 
     Attributes:
@@ -56,7 +56,7 @@ class Decision(msgspec.Struct, frozen=True):
     """
 
     kind: str
-    resources: tuple[str, ...]
+    resources: list[str]
     transformer: str
     message: str
 
@@ -260,10 +260,7 @@ class _Decisions:
             resources.append(rule_name(where))
 
     def all(self) -> tuple[Decision, ...]:
-        return tuple(
-            Decision(kind, tuple(resources), transformer, message)
-            for (kind, transformer, message), resources in self._found.items()
-        )
+        return tuple(Decision(kind, where, *told) for (kind, *told), where in self._found.items())
 
 
 def _cannot_be_one(why: str) -> ConfigurationError:

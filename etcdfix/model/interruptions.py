@@ -36,10 +36,7 @@ def interruptions_held(*, only_first: bool = False) -> Iterator[None]:
             before[number](number, frame)
         came.append(number)
 
-    handlers = {number: signal.getsignal(number) for number in _RAISING}
-    before: dict[int, Handler] = {
-        number: handler for number, handler in handlers.items() if callable(handler)
-    }
+    before = _callable_handlers()
     try:
         for number in before:
             signal.signal(number, note)
@@ -84,10 +81,7 @@ def whole_calls(work: Callable[P, None]) -> Iterator[Callable[P, None]]:
             came.clear()
             signal.raise_signal(heard)
 
-    handlers = {number: signal.getsignal(number) for number in _RAISING}
-    before: dict[int, Handler] = {
-        number: handler for number, handler in handlers.items() if callable(handler)
-    }
+    before = _callable_handlers()
     try:
         for number in before:
             signal.signal(number, note)
@@ -96,6 +90,11 @@ def whole_calls(work: Callable[P, None]) -> Iterator[Callable[P, None]]:
         _put_back(before)
         for heard in dict.fromkeys(came):  # what was done failed, and nobody has heard them
             signal.raise_signal(heard)
+
+
+def _callable_handlers() -> dict[int, Handler]:
+    handlers = {number: signal.getsignal(number) for number in _RAISING}
+    return {number: handler for number, handler in handlers.items() if callable(handler)}
 
 
 def _put_back(handlers: Mapping[int, Handler]) -> None:

@@ -12,13 +12,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
-from etcdfix.encryption.config import decode_rules, parse_configuration, read_configuration
+from etcdfix.encryption.config import decode_rules, parse_configuration, place_of, read_configuration
 from etcdfix.encryption.config_lint import LintLevel, lint
 from etcdfix.encryption.config_model import EncryptionConfiguration, parse_group_resource, rule_name
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.encryption.transformer import Transformers
+from etcdfix.golang.goyaml import line_of
 from etcdfix.model.model import KeyOfRule
 from etcdfix.model.providers import IDENTITY, ProviderType
 from etcdfix.report.configurations import LEVELS, CheckFinding, EncryptionCheckReport
@@ -42,14 +41,22 @@ def check_files(paths: Sequence[Path]) -> EncryptionCheckReport:
         raws.append(raw := read_configuration(path))
         files.append(shown_file(path, raw))
         for one in lint(raw, decode_rules(raw, path=str(path)), mode=path.stat().st_mode):
-            finding = found.setdefault(one, CheckFinding(files=[], **msgspec.structs.asdict(one)))
-            finding.files.append(number)
+            finding = CheckFinding(
+                check=one.check,
+                level=one.level,
+                files=[],
+                line=line_of(raw, one.path) if one.path else 0,
+                place=place_of(one.path),
+                message=one.message,
+                next_step=one.next_step,
+            )
+            found.setdefault((one, finding.line), finding).files.append(number)
     findings = list(found.values())
     compared = len(paths) > 1 and all(one.level != LintLevel.ERROR for one in findings)
     if compared:
         configurations = [parse_configuration(raw, path=f.path) for raw, f in zip(raws, files, strict=True)]
         findings += _differences(configurations, short_names([file.path for file in files]))
-    findings.sort(key=lambda one: (LEVELS.index(one.level), not one.lacks))
+    findings.sort(key=lambda one: (LEVELS.index(one.level), not one.lacks, one.line))
     return EncryptionCheckReport(
         tool=TOOL, generated_at=timestamp(), files=files, compared=compared, findings=findings
     )

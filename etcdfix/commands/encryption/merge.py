@@ -75,10 +75,7 @@ def merge_files(
         files=files,
         output=written,
         rules=rules_of(parse_configuration(text, path=str(output))),
-        decisions=[
-            MergeDecision(one.kind, list(one.resources), one.transformer, one.message)
-            for one in merged.decisions
-        ],
+        decisions=[MergeDecision(*one) for one in merged.decisions],
         audit_record=next(iter(records), None),
         no_record=no_record,
     )

@@ -6,7 +6,7 @@ a second time. That is cheap beside the rest: the keys are at hand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -14,7 +14,7 @@ import msgspec
 from etcdfix.decoding.kubeobject import ObjectReader
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.verdicts.examination import Examination
-from etcdfix.graph.fields import Plain, Pod, ProtobufExtractor, Replica, at, items, mapping, parse_json, text
+from etcdfix.graph.fields import Plain, ProtobufExtractor, at, items, mapping, parse_json, text
 from etcdfix.graph.heuristic_references import heuristic_references
 from etcdfix.graph.index import FINISHED, READY, NamespaceDetails
 from etcdfix.graph.kinds import Kinds
@@ -26,11 +26,8 @@ from etcdfix.graph.references import (
     Scene,
     handler_for,
     mask_for,
-    node_reference,
     owners_of,
-    pod_references,
     policy_parameters,
-    replica_mask,
     snapshot_templates,
     storage_templates,
 )
@@ -59,7 +56,6 @@ LEARNED_PATHS: Final = (
 _READ: Final = frozenset({Outcome.READABLE, Outcome.INCONSISTENT})
 _CUSTOM: Final = frozenset({StorageCodec.CUSTOM_RESOURCE, StorageCodec.UNKNOWN})
 _FINISHED_PHASES: Final = frozenset({"Succeeded", "Failed"})
-_MOST_REPLICAS: Final = 4096
 _LONGEST_TYPE: Final = 200
 _LONGEST_MESSAGE: Final = 4096
 _MOST_CONDITIONS: Final = 32
@@ -161,7 +157,6 @@ class _Way(NamedTuple):
 
     extract: Callable[[bytes], Plain | None] | None
     handler: Handler | None
-    pod: Callable[[bytes, str, Container[Replica]], Pod | None] | None = None
 
 
 class ContentReader:
@@ -179,7 +174,6 @@ class ContentReader:
         self.kinds = Kinds(examiner.readers.custom_resources)
         self.known = Known()
         self._ways: dict[tuple[str, GroupVersionKind], _Way] = {}
-        self._replicas: dict[Replica, list[Reference] | None] = {}
 
     def learn(self, source: Source) -> None:
         """Read the few objects that others refer through: storage and snapshot classes, admission policies.
@@ -257,10 +251,6 @@ class ContentReader:
         if data is None:
             return None
         way = self._way(found.directory, decoded.gvk)
-        if way.pod is not None and decoded.encoding == "protobuf":
-            pod = self._replica(way.pod, found.namespace, data)
-            if pod is not None:
-                return pod
         plain = self._plain(found, decoded, way, data)
         if plain is None:
             return None
@@ -270,22 +260,6 @@ class ContentReader:
             return plain, list(way.handler(plain, scene))
         custom = found.directory.codec in _CUSTOM
         return plain, list(heuristic_references(plain, found.namespace)) if custom else []
-
-    def _replica(
-        self, read: Callable[[bytes, str, Container[Replica]], Pod | None], namespace: str, data: bytes
-    ) -> tuple[Plain, list[Reference]] | None:
-        """Read a Pod whose like has been read before, or will be again; None where it takes more."""
-        if len(self._replicas) >= _MOST_REPLICAS:
-            self._replicas.clear()
-        pod = read(data, namespace, self._replicas)
-        if pod is None:
-            return None
-        if pod.replica not in self._replicas:
-            self._replicas[pod.replica] = pod_references(pod.plain, namespace)
-        references = self._replicas[pod.replica]
-        if references is None:
-            return None
-        return pod.plain, [*references, node_reference(pod.node)] if pod.node else references
 
     def _plain(self, found: Examination, decoded: DecodedObject, way: _Way, data: bytes) -> Plain | None:
         if decoded.encoding == "json":
@@ -313,10 +287,7 @@ class ContentReader:
         registered = self._decoder.registry(group).lookup(group, version, kind or directory.kind)
         if registered is None or not registered.message:
             return _Way(None, handler)
-        extract = self._extractor.reader(registered.message, mask_for(directory.group, named))
-        if (directory.group, named) != ("", "Pod"):
-            return _Way(extract, handler)
-        return _Way(extract, handler, self._extractor.pod_reader(registered.message, replica_mask()))
+        return _Way(self._extractor.reader(registered.message, mask_for(directory.group, named)), handler)
 
     def _whole(self, found: Examination, data: bytes) -> Plain | None:
         directory, objects = found.directory, self._objects

@@ -9,9 +9,9 @@ Format: as in :mod:`etcdfix.decoding.protobuf.codec`; names of fields from the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from google.protobuf.message import DecodeError as UpbDecodeError
@@ -70,18 +70,6 @@ def at(plain: Plain, path: str) -> Any:
     return value
 
 
-Replica = tuple[str, bytes]
-"""A namespace, and the wanted spec of a Pod as protobuf; equal for pods that use the same things."""
-
-
-class Pod(NamedTuple):
-    """A Pod: the wanted fields, those of the spec only where no replica is known; ``spec.nodeName``."""
-
-    plain: Plain
-    node: str
-    replica: Replica
-
-
 class ProtobufExtractor:
     """Reads the wanted fields out of protobuf values."""
 
@@ -97,7 +85,10 @@ class ProtobufExtractor:
 
         It returns None where the protobuf library reads less than the API server does.
         """
-        parse, convert = self._enveloped(message, mask)
+        name = self._name(message, mask)
+        envelope = f"{_ENVELOPE}_{name}"
+        self._masked[envelope] = (name, {})
+        parse, convert = self._classes[envelope].FromString, self._converter(name)
 
         def read(data: bytes) -> Plain | None:
             try:
@@ -107,36 +98,6 @@ class ProtobufExtractor:
             return found
 
         return read
-
-    def pod_reader(self, message: str, mask: Mask) -> Callable[[bytes, str, Container[Replica]], Pod | None]:
-        """Return a function from a Pod's plaintext, its namespace and the replicas that are known to its fields.
-
-        Replicas have equal specs once their node is left out: reading one of them is enough. The mask wants the spec's
-        volumes without their names, which differ from pod to pod.
-        """
-        parse, convert = self._enveloped(message, mask)
-
-        def read(data: bytes, namespace: str, known: Container[Replica]) -> Pod | None:
-            try:
-                pod = parse(data[_MAGIC_BYTES:]).raw
-            except UpbDecodeError:
-                return None
-            spec = pod.spec
-            node = spec.nodeName
-            spec.ClearField("nodeName")
-            spec.DiscardUnknownFields()
-            replica = (namespace, spec.SerializeToString())
-            if replica in known:
-                pod.ClearField("spec")
-            return Pod(convert(pod), node, replica)
-
-        return read
-
-    def _enveloped(self, message: str, mask: Mask) -> tuple[Callable[[bytes], Any], Convert]:
-        name = self._name(message, mask)
-        envelope = f"{_ENVELOPE}_{name}"
-        self._masked[envelope] = (name, {})
-        return self._classes[envelope].FromString, self._converter(name)
 
     def _name(self, message: str, mask: Mask) -> str:
         place = (message, id(mask))

@@ -25,7 +25,6 @@ from etcdfix.graph.uses import (
     CLAIMS,
     CONFIG_MAPS,
     GROUP_SNAPSHOT_GROUP,
-    NODES,
     POD_CARRIERS,
     POD_RULES,
     RULES,
@@ -42,7 +41,6 @@ from etcdfix.graph.uses import (
 _MOST_ORDINALS: Final = 1000
 _ADMISSION: Final = "admissionregistration.k8s.io"
 _BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
-_NODE: Final = Use(Role.NODE, "spec.nodeName")
 _EPHEMERAL: Final = Use(Role.EPHEMERAL_CLAIM, "spec.volumes[].ephemeral")
 _CLAIM_TEMPLATE: Final = Use(Role.CLAIM_TEMPLATE, "spec.volumeClaimTemplates[].metadata.name")
 _OF_AZURE: Final = Use(Role.VOLUME_PLUGIN, "spec.csi", heuristic=True)
@@ -196,18 +194,6 @@ def _pod(plain: Plain, scene: Scene) -> Iterator[Reference]:
             yield Reference(f"{CLAIMS}/{scene.namespace}/{claim}", _EPHEMERAL)
 
 
-def pod_references(plain: Plain, namespace: str) -> list[Reference] | None:
-    """Return what a Pod uses, whatever its own name is; None where it has volumes whose claims bear its name."""
-    if any("ephemeral" in volume for volume in map(mapping, items(at(plain, "spec.volumes")))):
-        return None
-    return list(dict.fromkeys(_TREES["", "Pod"].find(plain, namespace)))
-
-
-def node_reference(node: str) -> Reference:
-    """Return the reference of a Pod to the node it runs on."""
-    return Reference(f"{NODES}/{node}", _NODE)
-
-
 def _stateful_set(plain: Plain, scene: Scene) -> Iterator[Reference]:
     replicas, start = at(plain, "spec.replicas"), at(plain, "spec.ordinals.start")
     count = replicas if type(replicas) is int else 1
@@ -346,14 +332,13 @@ _HANDLERS: Final[dict[tuple[str, str], Handler]] = {
     (SNAPSHOT_GROUP, "VolumeSnapshotClass"): _literal(snapshot_templates),
     (GROUP_SNAPSHOT_GROUP, "VolumeGroupSnapshotClass"): _literal(snapshot_templates),
 }
-_NAMES_OF_VOLUMES: Final = "spec.volumes[].name"
 _WEBHOOK_FIELDS: Final = tuple(
     f"webhooks[].{field}" for field in ("name", "clientConfig.service", "rules", "failurePolicy")
 )
 # Fields that matter beside those of rules. All of a custom resource is read.
 _FIELDS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("", "Pod"): (
-        _NAMES_OF_VOLUMES, "spec.volumes[].ephemeral.volumeClaimTemplate.metadata.name", "status.phase",
+        "spec.volumes[].name", "spec.volumes[].ephemeral.volumeClaimTemplate.metadata.name", "status.phase",
     ),
     ("apps", "StatefulSet"): (
         "spec.replicas", "spec.ordinals.start", "spec.volumeClaimTemplates[].metadata.name",
@@ -386,13 +371,6 @@ def mask_for(group: str, kind: str) -> Mask:
     fields = _FIELDS.get((group, kind), ())
     tree = _TREES.get((group, kind)) if fields != ("data",) else None
     return mask_of((*_METADATA_PATHS, *(tree.paths if tree is not None else ()), *fields))
-
-
-def replica_mask() -> Mask:
-    """Return the mask of Pods without what differs between replicas: the names of their volumes."""
-    pod = ("", "Pod")
-    fields = (field for field in _FIELDS[pod] if field != _NAMES_OF_VOLUMES)
-    return mask_of((*_METADATA_PATHS, *_TREES[pod].paths, *fields))
 
 
 def handler_for(group: str, kind: str) -> Handler | None:

@@ -36,7 +36,7 @@ from etcdfix.model.errors import EndedEarly
 from etcdfix.model.interruptions import whole_calls
 from etcdfix.model.model import Outcome, ServerBehaviour
 from etcdfix.model.providers import IDENTITY
-from etcdfix.model.storagekey import API_SERVICE_PATH, CRD_PATH, StorageCodec, display, likely_prefixes
+from etcdfix.model.storagekey import API_SERVICE_PATH, CRD_PATH, StorageCodec, likely_prefixes
 from etcdfix.sources.base import Source
 from etcdfix.text.words import counted
 
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 _LOST: Final = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE})
 _MOST_EDGES_OF_AN_OBJECT: Final = 20_000
 _MOST_FINALIZERS: Final = 64
-_MOST_STRANGE_PREFIXES: Final = 1000
 
 
 class IndexBuilder:
@@ -89,7 +88,6 @@ class IndexBuilder:
         index, directory, size = self.index, found.directory, len(found.stored.value)
         relative = index.layout.below(found.stored.key)
         if relative is None:
-            self._count_outside(found.stored.key, size)
             return
         node = index.number(relative)
         if directory.codec is StorageCodec.CUSTOM_RESOURCE:
@@ -122,15 +120,6 @@ class IndexBuilder:
         self.index.settle()
         self.index.problems = list(problems)
         return self.index
-
-    def _count_outside(self, key: bytes, size: int) -> None:
-        outside = self.index.outside
-        start = display(b"/".join(key.split(b"/")[:2]))[:200]
-        if start not in outside and len(outside) >= _MOST_STRANGE_PREFIXES:
-            self.index.outside_complete = False
-            return
-        count, bytes_ = outside.get(start, (0, 0))
-        outside[start] = count + 1, bytes_ + size
 
     def _take(self, node: int, found: Examination, extracted: ObjectExtract) -> int:
         index, flags = self.index, extracted.flags

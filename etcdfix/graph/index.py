@@ -98,7 +98,6 @@ class ImpactIndex:
             answer), ``endpoints`` (Services that have a ready endpoint) and ``webhooks``.
         claims: What specs make controllers create, by namespace and what is wanted; never taken back.
         unreadable_crds: ``(group, plural)`` of CRDs that cannot be read.
-        outside: Keys outside the storage prefix: first segments to (count, bytes); maybe not ``outside_complete``.
         problems: Why the index is not everything: one sentence each.
         truncated: How many objects had more references than are followed.
         opaque: How many objects can be read, but not looked into: what they refer to is not known.
@@ -132,8 +131,6 @@ class ImpactIndex:
         self.unavailable_apis: dict[int, str] = {}
         self.claims: dict[tuple[str, str], Claim] = {}
         self.unreadable_crds: tuple[tuple[str, str], ...] = ()
-        self.outside: dict[str, tuple[int, int]] = {}
-        self.outside_complete = True
         self.problems: list[str] = []
         self.truncated = 0
         self.opaque = 0

@@ -426,7 +426,6 @@ class OrphanReason(StrEnum):
     CRD_GONE = "crd-gone"
     NAMESPACE_GONE = "namespace-gone"
     UNCLAIMED = "unclaimed"
-    OUTSIDE = "outside-prefix"
 
 
 class OrphanGroup(msgspec.Struct, frozen=True):

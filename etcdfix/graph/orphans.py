@@ -16,10 +16,6 @@ from etcdfix.model.model import Confidence
 from etcdfix.model.storagekey import StorageCodec, display
 
 _MOST_EXAMPLES: Final = 5
-# The API server's own key beside the storage prefix.
-_BOOKKEEPING: Final = frozenset({"compact_rev_key"})
-
-
 _ORDER: Final = list(OrphanReason)
 # Concluded from a key that was not seen; the collector's own look-up of owners says the same.
 _BY_ABSENCE: Final = frozenset({OrphanReason.CRD_GONE, OrphanReason.NAMESPACE_GONE})
@@ -62,17 +58,11 @@ def find_orphans(index: ImpactIndex, *, aggregated: Collection[str] = ()) -> Orp
             else:
                 found.setdefault(place, []).append(node)
     groups = [_group(index, *place, nodes) for place, nodes in found.items()]
-    confidence = Confidence.CERTAIN if index.outside_complete else Confidence.LIKELY
-    outside = [
-        OrphanGroup(OrphanReason.OUTSIDE, start, "", "", "", count, size, (), confidence)
-        for start, (count, size) in index.outside.items()
-        if start not in _BOOKKEEPING
-    ]
     different = {node for nodes in found.values() for node in nodes}
     return Orphans(
-        tuple(sorted([*groups, *outside], key=lambda group: (_ORDER.index(group.reason), group.prefix))),
-        len(different) + sum(group.count for group in outside),
-        sum(map(index.sizes.__getitem__, different)) + sum(group.size for group in outside),
+        tuple(sorted(groups, key=lambda group: (_ORDER.index(group.reason), group.prefix))),
+        len(different),
+        sum(map(index.sizes.__getitem__, different)),
         len(undecided),
         dict(sorted(exempt.items())),
     )

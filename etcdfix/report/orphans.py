@@ -39,7 +39,6 @@ _BECOMES: Final = {
     OrphanReason.CRD_GONE: "no API serves them: only in etcd can they be seen, or deleted",
     OrphanReason.NAMESPACE_GONE: "their API serves them by path, but nothing cleans them up",
     OrphanReason.UNCLAIMED: "no resource of any known release is stored there",
-    OrphanReason.OUTSIDE: "outside the storage prefix: another program's, or another prefix was used before",
 }
 _STEPS: Final = {
     OrphanReason.OWNER_ELSEWHERE: Step(
@@ -60,9 +59,6 @@ _STEPS: Final = {
     ),
     OrphanReason.UNCLAIMED: Step(
         "unclaimed: find out who wrote them before you touch any. An aggregated API may own them."
-    ),
-    OrphanReason.OUTSIDE: Step(
-        "outside-prefix: find out who wrote them before you touch any. Another program may share this etcd."
     ),
 }
 """What to do about keys of each reason, what cannot wait first."""

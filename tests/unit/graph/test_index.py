@@ -210,14 +210,6 @@ def test_an_object_with_too_many_references_is_counted(
     assert len(index.owners(node_of(index, owned))) == 3
 
 
-def test_strange_prefixes_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_module, "_MOST_STRANGE_PREFIXES", 2)
-    values = {f"/{name}/x": b"1" for name in "abc"} | {"/a/y": b"22"}
-    index = Cluster().index(MemorySource(values))
-    assert index.outside == {"/a": (2, 3), "/b": (1, 1)}
-    assert not index.outside_complete
-
-
 @pytest.mark.parametrize(
     "metadata",
     [

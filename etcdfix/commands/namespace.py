@@ -21,6 +21,7 @@ from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.examine.verdicts.severity import Rank, stake_of
 from etcdfix.graph.cluster import ClusterIndex, Keep
 from etcdfix.graph.collector import collect
+from etcdfix.graph.deletion import IMMORTAL
 from etcdfix.graph.grades import reasons_for
 from etcdfix.graph.model import Blocker, DeletionStage, Risk, Stays
 from etcdfix.graph.namespaces import (
@@ -55,8 +56,6 @@ from etcdfix.text.words import counted
 
 _WELL: Final = frozenset({"active", "terminating"})
 _UNJUDGED: Final = frozenset({Outcome.DECRYPT_FAILURE, Outcome.DECODE_FAILURE, Outcome.UNDETERMINED})
-# The API server deletes these never, whoever asks (admission plugin NamespaceLifecycle).
-_IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
 _LEAST: Final[Rank] = (9, 9, 9)
 _HARM: Final = {
     "unreadable": "It fails every LIST of its type",
@@ -212,7 +211,7 @@ class NamespacePlan:
         note = "This deletes nothing. Give it the labels and annotations that it had, as far as anybody knows them."
         create = kubectl("create", "namespace", name)
         yield NamespaceStep(f"To keep what is in it: {again}, and stop", create, note)
-        if name not in _IMMORTAL:
+        if name not in IMMORTAL:
             yield NamespaceStep(
                 "Only if it was meant to go: delete it the ordinary way, and its controller cleans up",
                 kubectl("delete", "namespace", name, "--dry-run=server"),

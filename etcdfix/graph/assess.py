@@ -126,7 +126,7 @@ def came_out(found: Examination) -> bool:
 
 def _stands_for_others(index: ImpactIndex, node: int) -> bool:
     """Say whether a node is no object but what references mean that leave the namespace open."""
-    named = index.relative(node).decode("utf-8", "replace").split("/")
+    named = index.keys[node].decode("utf-8", "replace").split("/")
     return ANY in named and all(edge.use.unscoped for edge in index.users(node))
 
 
@@ -245,7 +245,8 @@ def secret_state(index: ImpactIndex, node: int) -> SecretState | None:
     """Return what KEP-2639 asks of a Secret; None for anything else."""
     if not _is_secret(index, node):
         return None
-    opted_out = node in index.unprotected
+    said = index.extracts.get(node)
+    opted_out = said is not None and said.unprotected
     holding = any(
         (directory.group, directory.resource) in _PROTECTING and not index.flags[user] & FINISHED
         for user in (edge.source for edge in index.users(node))

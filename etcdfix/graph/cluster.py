@@ -36,7 +36,7 @@ from etcdfix.model.errors import EndedEarly
 from etcdfix.model.interruptions import whole_calls
 from etcdfix.model.model import Outcome, ServerBehaviour
 from etcdfix.model.providers import IDENTITY
-from etcdfix.model.storagekey import API_SERVICE_PATH, CRD_PATH, StorageCodec, likely_prefixes
+from etcdfix.model.storagekey import CRD_PATH, StorageCodec, likely_prefixes
 from etcdfix.sources.base import Source
 from etcdfix.text.words import counted
 
@@ -140,17 +140,8 @@ class IndexBuilder:
             index.edges.add(node, index.number(encoded(key)), use, uid)
         if extracted.type:
             index.types[node] = intern(extracted.type)
-        if extracted.unprotected:
-            index.unprotected.add(node)
-        if extracted.namespace is not None:
-            index.namespaces[node] = extracted.namespace
-        if extracted.webhooks:
-            index.webhooks[node] = extracted.webhooks
-        if extracted.service:
-            apis = found.directory.path == API_SERVICE_PATH
-            (index.api_services if apis else index.endpoints)[node] = extracted.service
-        if extracted.unavailable is not None:
-            index.unavailable_apis[node] = extracted.unavailable
+        if extracted.says_more:
+            index.extracts[node] = msgspec.structs.replace(extracted, owners=[], references=[], claims=[])
         for claim in extracted.claims:
             index.claims[claim.namespace, claim.wanted] = claim
         return flags

@@ -160,14 +160,13 @@ class _Collector:
     def _pending(self) -> list[int]:
         """Return what waits for the collector, whatever is removed, and take it in."""
         index, found = self._index, list[int]()
-        for node in sorted(index.nodes(), key=index.relative):
+        for node in sorted(index.nodes(), key=index.keys.__getitem__):
             if node in self._going or node in self._kept:
                 continue
             flags = index.flags[node]
             if flags & TERMINATING and (flags & (ORPHANS | FOREGROUND) or self._path(node) == CRD_PATH):
                 found += self._go_on(node)
-            elif index.has_owners(node) and not flags & TERMINATING:
-                owners = index.owners(node)
+            elif not flags & TERMINATING and (owners := index.owners(node)):
                 fate = self._weigh(node, owners)
                 # What an owner takes along is found from that owner.
                 if fate.propagation is not None and not any(owner.node in self._going for owner in owners):

@@ -74,7 +74,8 @@ class ObjectExtract(msgspec.Struct, array_like=True, gc=False):
         unprotected: A Secret that opts out of protection.
         namespace: What a Namespace says of its end.
         unavailable: Why an APIService is not available; None where it does not say so.
-        service: The Service, ``namespace/name``, that an APIService names, or whose ready endpoints these are.
+        service: The Service, ``namespace/name``, that an APIService names.
+        endpoint_of: The Service that has a ready endpoint here.
         webhooks: Of a webhook configuration: those that call a Service, and refuse where it does not answer.
         claims: What its spec makes controllers create.
     """
@@ -90,8 +91,15 @@ class ObjectExtract(msgspec.Struct, array_like=True, gc=False):
     namespace: NamespaceDetails | None = None
     unavailable: str | None = None
     service: str = ""
+    endpoint_of: str = ""
     webhooks: tuple[Webhook, ...] = ()
     claims: list[Claim] = []
+
+    @property
+    def says_more(self) -> bool:
+        """Whether reports on a namespace or a Secret ask for more than its references, finalizers and type."""
+        told = self.unprotected, self.namespace, self.service, self.endpoint_of, self.webhooks
+        return any(told) or self.unavailable is not None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -130,9 +138,11 @@ def _extract_status(extracted: ObjectExtract, found: Examination, plain: Plain) 
                 _conditions(plain),
             )
         case "", "Service" if at(plain, "spec.type") == "ExternalName":
-            extracted.service = f"{found.namespace}/{found.name}"  # whoever answers is outside of the cluster
+            extracted.endpoint_of = (
+                f"{found.namespace}/{found.name}"  # whoever answers is outside of the cluster
+            )
         case ("", "Endpoints") | ("discovery.k8s.io", "EndpointSlice"):
-            extracted.service = ready_service(plain, found.namespace, found.name)
+            extracted.endpoint_of = ready_service(plain, found.namespace, found.name)
         case _, "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration":
             extracted.webhooks = webhooks_of(plain)
         case _, "APIService":

@@ -23,7 +23,7 @@ from etcdfix.text.words import counted
 
 _NAMESPACES: Final = ("", "namespaces")
 _PODS: Final = ("", "pods")
-_IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
+IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
 _OF_THE_POLICY: Final = {Propagation.FOREGROUND: "foregroundDeletion", Propagation.ORPHAN: "orphan"}
 
 
@@ -38,7 +38,7 @@ def usual_policy(index: ImpactIndex, node: int) -> Propagation:
 def refusal(index: ImpactIndex, node: int) -> str:
     """Say why the API server refuses to delete an object that it can read; "" where it does not."""
     ref = index.ref(node)
-    if (ref.group, ref.resource) == _NAMESPACES and ref.name in _IMMORTAL:
+    if (ref.group, ref.resource) == _NAMESPACES and ref.name in IMMORTAL:
         return f"API servers refuse to delete namespace {ref.name} (admission plugin NamespaceLifecycle)"
     return ""
 

@@ -21,8 +21,8 @@ from etcdfix.model.storagekey import ResourcePrefix, StorageCodec, StorageLayout
 from etcdfix.text.safetext import key_base64
 
 if TYPE_CHECKING:
+    from etcdfix.graph.contents import ObjectExtract
     from etcdfix.graph.recreation import Claim
-    from etcdfix.graph.webhooks import Webhook
 
 # Flags of a node.
 SEEN: Final = 1
@@ -94,8 +94,7 @@ class ImpactIndex:
     A node stands for an object that exists, or that somebody mentions; :meth:`exists` tells them apart.
 
     Attributes:
-        namespaces: By node, as ``api_services`` (Services that APIServices name), ``unavailable_apis`` (why they do not
-            answer), ``endpoints`` (Services that have a ready endpoint) and ``webhooks``.
+        extracts: By node, what was taken out of the few objects that say more than their references.
         claims: What specs make controllers create, by namespace and what is wanted; never taken back.
         unreadable_crds: ``(group, plural)`` of CRDs that cannot be read.
         problems: Why the index is not everything: one sentence each.
@@ -115,11 +114,7 @@ class ImpactIndex:
         self.finalizer_lists: dict[int, tuple[str, ...]] = {}
         self.since: dict[int, str] = {}
         self.types: dict[int, str] = {}
-        self.unprotected: set[int] = set()
-        self.namespaces: dict[int, NamespaceDetails] = {}
-        self.api_services: dict[int, str] = {}
-        self.endpoints: dict[int, str] = {}
-        self.webhooks: dict[int, tuple[Webhook, ...]] = {}
+        self.extracts: dict[int, ObjectExtract] = {}
         self._numbers: dict[bytes, int] = {}
         # Directories that are known to share the beginning of keys; the first stands for not looked up yet.
         self._locations: list[tuple[ResourcePrefix, bytes] | None] = [None]
@@ -128,7 +123,6 @@ class ImpactIndex:
         # Edges of owners whose kind is not known, and what they seem to mean.
         self._guesses: dict[int, int] = {}
         self._guessed: dict[int, list[int]] = {}
-        self.unavailable_apis: dict[int, str] = {}
         self.claims: dict[tuple[str, str], Claim] = {}
         self.unreadable_crds: tuple[tuple[str, str], ...] = ()
         self.problems: list[str] = []
@@ -209,10 +203,6 @@ class ImpactIndex:
         """Return a node's complete etcd key."""
         return self.layout.path(self.keys[node])
 
-    def relative(self, node: int) -> bytes:
-        """Return a node's key below the storage prefix."""
-        return self.keys[node]
-
     def place(self, node: int) -> tuple[ResourcePrefix, str, str]:
         """Return a node's directory, namespace ("" for none) and name."""
         key = self.key(node)
@@ -272,7 +262,7 @@ class ImpactIndex:
         """
         failing = (node for node in self.unreadable_nodes if not self.serves_empty(node))
         return {
-            directory.path: tuple(sorted(nodes, key=self.relative))
+            directory.path: tuple(sorted(nodes, key=self.keys.__getitem__))
             for directory, nodes in self.by_directory(failing)
             if directory.kind or self.crd_unreadable(directory)
         }
@@ -306,8 +296,12 @@ class ImpactIndex:
 
     def ends(self, namespace: int) -> bool:
         """Tell whether a Namespace is being deleted."""
-        details = self.namespaces.get(namespace)
-        return namespace in self.since or (details is not None and details.phase == "Terminating")
+        return namespace in self.since or self.details(namespace).phase == "Terminating"
+
+    def details(self, namespace: int | None) -> NamespaceDetails:
+        """Return what a Namespace says of its end; nothing where it is not there, or cannot be read."""
+        found = self.extracts.get(namespace) if namespace is not None else None
+        return (found.namespace if found is not None else None) or NamespaceDetails()
 
     def nodes(self) -> Iterator[int]:
         """Yield every object that exists, in no order."""
@@ -323,7 +317,7 @@ class ImpactIndex:
         part = b"/" + encoded(namespace) + b"/"
         # Most keys are ruled out without taking them apart.
         near = [node for node in self.nodes() if part in self.keys[node]]
-        return sorted((node for node in near if self.place(node)[1] == namespace), key=self.relative)
+        return sorted((node for node in near if self.place(node)[1] == namespace), key=self.keys.__getitem__)
 
     def _uses(self, edges: Iterable[int]) -> Iterator[Edge]:
         for edge in edges:
@@ -364,10 +358,6 @@ class ImpactIndex:
             served,
         )
 
-    def has_owners(self, node: int) -> bool:
-        """Tell whether a node has owner references."""
-        return any(map(self.edges.owner, self.edges.of_source(node)))
-
     def dependents(self, node: int, uid: str = "") -> list[int]:
         """Return the nodes that name this one as an owner.
 
@@ -394,7 +384,7 @@ class ImpactIndex:
         return self._sources(self._strays.get(uid, ()))
 
     def _sources(self, edges: Iterable[int]) -> list[int]:
-        return sorted({self.edges.sources[edge] for edge in edges}, key=self.relative)
+        return sorted({self.edges.sources[edge] for edge in edges}, key=self.keys.__getitem__)
 
     @cached_property
     def _strays(self) -> dict[str, list[int]]:

@@ -23,12 +23,9 @@ from etcdfix.graph.collector import collect
 from etcdfix.graph.index import (
     FINISHED,
     FOREGROUND,
-    FOREGROUND_FINALIZER,
     OPAQUE,
-    ORPHAN_FINALIZER,
     READY,
     ImpactIndex,
-    NamespaceDetails,
 )
 from etcdfix.graph.model import (
     Blocker,
@@ -40,6 +37,7 @@ from etcdfix.graph.model import (
     Stays,
     WebhookHold,
 )
+from etcdfix.graph.owners import OF_THE_COLLECTOR
 from etcdfix.graph.webhooks import service_problem, webhook_holds
 from etcdfix.model.storagekey import ResourcePrefix, StorageLayout, builtin_directories
 
@@ -47,7 +45,6 @@ PODS: Final = "pods"
 _API_SERVICES: Final = "apiregistration.k8s.io/apiservices"
 _NAMESPACES: Final = "namespaces"
 _MOST_NAMED: Final = 100
-_OF_THE_COLLECTOR: Final = frozenset({ORPHAN_FINALIZER, FOREGROUND_FINALIZER})
 _UNKNOWN_API: Final = "its APIService cannot be read or judged, so whether it answers is not known"
 
 
@@ -147,7 +144,7 @@ def namespace_state(
     inside = [node for node in index.inside(name) if node not in without]
     if own is None and not inside:
         return None
-    details = (index.namespaces.get(own) if own is not None else None) or NamespaceDetails()
+    details = index.details(own)
     unreadable = own is not None and index.unreadable(own)
     frozen = unreadable and own is not None and not index.serves_empty(own)
     blind = {
@@ -264,7 +261,8 @@ def namespace_key(layout: StorageLayout, name: str) -> bytes:
 
 def terminating_namespaces(index: ImpactIndex) -> tuple[ObjectRef, ...]:
     """Return the namespaces that are being deleted, as far as their objects can be read."""
-    return tuple(index.ref(node) for node in sorted(filter(index.ends, index.namespaces), key=index.relative))
+    found = [node for node, said in index.extracts.items() if said.namespace is not None and index.ends(node)]
+    return tuple(index.ref(node) for node in sorted(found, key=index.keys.__getitem__))
 
 
 def is_served(index: ImpactIndex, directory: ResourcePrefix, aggregated: Collection[str]) -> bool | None:
@@ -294,7 +292,7 @@ def _held(index: ImpactIndex, node: int, now: str) -> Blocker | None:
     state = node_state(index, runs_on) if runs_on is not None else None
     past = bool(since) and runs_on is not None and (not now or since < now)
     of_node = past or (runs_on is not None and not index.flags[node] & FINISHED and state != "ready")
-    waits = set(finalizers) - _OF_THE_COLLECTOR or (
+    waits = set(finalizers) - OF_THE_COLLECTOR or (
         since and finalizers and _waits_for_dependents(index, node)
     )
     if not of_node and not waits:
@@ -344,11 +342,10 @@ def _is_pod(blocker: Blocker) -> bool:
 
 def _unavailable_apis(index: ImpactIndex, without: Collection[int]) -> dict[str, str]:
     """Return the APIs that do not answer, with the reason: an APIService says so, or its Service is not stored."""
-    found = {
-        node: f"its Service {service} does not exist"
-        for node, service in index.api_services.items()
-        if service_problem(index, service) == "missing" and not index.problems
-    }
-    for node, why in index.unavailable_apis.items():
-        found[node] = f"{why}: {found[node]}" if node in found else why
-    return dict(sorted((index.place(node)[2], why) for node, why in found.items() if node not in without))
+    found = {}
+    for node, said in index.extracts.items():
+        if (said.service or said.unavailable is not None) and node not in without:
+            lost = said.service and not index.problems and service_problem(index, said.service) == "missing"
+            reasons = (said.unavailable, f"its Service {said.service} does not exist" if lost else "")
+            found[index.place(node)[2]] = ": ".join(filter(None, reasons))
+    return {name: why for name, why in sorted(found.items()) if why}

@@ -75,7 +75,7 @@ def _reasons(
     if directory.codec in {StorageCodec.NOT_AN_OBJECT, StorageCodec.ALLOCATOR}:
         return
     if directory.codec is StorageCodec.UNKNOWN:
-        start = display(index.relative(node).split(b"/", 1)[0])
+        start = display(index.keys[node].split(b"/", 1)[0])
         yield OrphanReason.UNCLAIMED, f"{index.layout.prefix}{start}", ""
         return
     prefix = f"{index.layout.prefix}{directory.path}/"
@@ -90,7 +90,7 @@ def _reasons(
 def _group(
     index: ImpactIndex, reason: OrphanReason, prefix: str, namespace: str, nodes: list[int]
 ) -> OrphanGroup:
-    nodes.sort(key=index.relative)
+    nodes.sort(key=index.keys.__getitem__)
     directory = index.place(nodes[0])[0]
     # An aggregated API server may keep its objects in the same etcd, without any CRD.
     doubtful = reason is OrphanReason.CRD_GONE or bool(index.problems)

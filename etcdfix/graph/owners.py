@@ -27,7 +27,7 @@ from etcdfix.graph.kinds import Served
 from etcdfix.graph.model import Action, JudgedOwner, OwnerState, Propagation
 
 EVENTS: Final = "events"
-_OF_THE_COLLECTOR: Final = frozenset({ORPHAN_FINALIZER, FOREGROUND_FINALIZER})
+OF_THE_COLLECTOR: Final = frozenset({ORPHAN_FINALIZER, FOREGROUND_FINALIZER})
 
 
 class Fate(msgspec.Struct):
@@ -144,7 +144,7 @@ def owners_elsewhere(index: ImpactIndex, nodes: Iterable[int]) -> dict[int, int]
 
 def waits_for(index: ImpactIndex, node: int, *, beside: str = "") -> str:
     """Return what an object waits for once it is deleted through the API: foreign finalizers, or its kubelet; ""."""
-    held = [name for name in index.finalizers(node) if name not in _OF_THE_COLLECTOR and name != beside]
+    held = [name for name in index.finalizers(node) if name not in OF_THE_COLLECTOR and name != beside]
     if held:
         return f"finalizer{'s' if len(held) > 1 else ''} {', '.join(held)}"
     runs_on = index.node_of(node)

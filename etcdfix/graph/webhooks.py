@@ -12,7 +12,7 @@ Source: Kubernetes ``apiserver/pkg/util/webhook/serviceresolver.go`` (a Service 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -89,7 +89,7 @@ def service_problem(index: ImpactIndex, service: str) -> str:
     """Return why nobody answers for a Service, as :attr:`~etcdfix.graph.model.WebhookHold.problem`; "" if one does."""
     if index.stored(f"services/specs/{service}") is None:
         return "missing"
-    if service not in index.endpoints.values():
+    if all(said.endpoint_of != service for said in index.extracts.values()):
         return "not-ready" if service != _OF_THE_API_SERVER else ""
     namespace = index.node(f"namespaces/{service.partition('/')[0]}")
     return "terminating" if namespace is not None and index.ends(namespace) else ""
@@ -105,52 +105,50 @@ def webhook_holds(
         namespace: Node of the Namespace.
         contents: What is in it, by directory.
     """
-    conditions = index.namespaces[namespace].conditions if namespace in index.namespaces else ()
-    said = " ".join(condition.message for condition in conditions if condition.problem)
+    said = " ".join(one.message for one in index.details(namespace).conditions if one.problem)
     own = index.place(namespace)[0]
     inside = [(directory, len(nodes)) for directory, nodes in contents if not index.without_crd(directory)]
     found = []
+
+    def hold(
+        configuration: bytes, service: str, problem: str, asked: Sequence[tuple[str, int]], **of: Any
+    ) -> None:
+        names, counts = zip(*asked, strict=True)
+        found.append(
+            WebhookHold(
+                configuration=index.ref_of(configuration),
+                service=index.ref_of(index.layout.path(f"services/specs/{service}")),
+                problem=problem,
+                resources=tuple(names),
+                count=sum(counts),
+                **of,
+            )
+        )
+
     # Of a type of which no request is answered it does not matter whether objects are there: a LIST fails, too.
     counts = dict.fromkeys(index.kinds.never_answered(), 0) | dict(inside)
     for directory, count in counts.items():
         crd = index.kinds.definition(directory)
-        if (
-            crd is not None
-            and crd.webhook_service
-            and (
-                problem := "no-certificate"
-                if crd.bundle_broken
-                else service_problem(index, crd.webhook_service)
-            )
-        ):
+        if crd is None or not crd.webhook_service:
+            continue
+        problem = "no-certificate" if crd.bundle_broken else service_problem(index, crd.webhook_service)
+        if problem:
             name = f"{crd.plural}.{crd.group}"
-            found.append(
-                WebhookHold(
-                    configuration=index.ref_of(index.layout.path(f"{CRD_PATH}/{name}")),
-                    webhook="",
-                    position=0,
-                    service=index.ref_of(index.layout.path(f"services/specs/{crd.webhook_service}")),
-                    problem=problem,
-                    certain=f"conversion webhook for {crd.group}/" in said
-                    and f"Kind={crd.kind} failed" in said,
-                    resources=(name,),
-                    count=count,
-                )
-            )
-    for node, webhooks in sorted(index.webhooks.items(), key=lambda item: index.relative(item[0])):
+            failed = f"conversion webhook for {crd.group}/" in said and f"Kind={crd.kind} failed" in said
+            key = index.layout.path(f"{CRD_PATH}/{name}")
+            hold(key, crd.webhook_service, problem, [(name, count)], webhook="", position=0, certain=failed)
+    configurations = [
+        (node, extract.webhooks) for node, extract in index.extracts.items() if extract.webhooks
+    ]
+    for node, webhooks in sorted(configurations, key=lambda item: index.keys[item[0]]):
         for webhook in webhooks:
-            asked = [one for one in (*inside, (own, 1)) if webhook.may_ask(one[0].group, one[0].resource)]
+            asked = [
+                (str(directory.group_resource), count)
+                for directory, count in (*inside, (own, 1))
+                if webhook.may_ask(directory.group, directory.resource)
+            ]
             if asked and (problem := service_problem(index, webhook.service)):
-                found.append(
-                    WebhookHold(
-                        configuration=index.ref(node),
-                        webhook=webhook.name,
-                        position=webhook.position,
-                        service=index.ref_of(index.layout.path(f"services/specs/{webhook.service}")),
-                        problem=problem,
-                        certain=f'failed calling webhook "{webhook.name}"' in said,
-                        resources=tuple(str(directory.group_resource) for directory, _ in asked),
-                        count=sum(count for _, count in asked),
-                    )
-                )
+                failed = f'failed calling webhook "{webhook.name}"' in said
+                of = {"webhook": webhook.name, "position": webhook.position, "certain": failed}
+                hold(index.key(node), webhook.service, problem, asked, **of)
     return tuple(found)

@@ -99,7 +99,7 @@ VERSIONS = {"": "v1", "apps": "apps/v1", "batch": "batch/v1"}
 def uses(cluster: Cluster, key: str) -> set[tuple[str, str, bool]]:
     index = cluster.index()
     return {
-        (index.relative(edge.target).decode(), str(edge.use.role), edge.use.optional)
+        (index.keys[edge.target].decode(), str(edge.use.role), edge.use.optional)
         for edge in index.uses(node_of(index, key))
     }
 
@@ -126,7 +126,7 @@ def test_replicas_share_their_references_and_keep_their_nodes(cluster: Cluster) 
     assert users == {"p0", "p1", "p2"}
     for number, key in enumerate(keys):
         nodes = [e for e in index.uses(node_of(index, key)) if e.use.role is Role.NODE]
-        assert [index.relative(e.target) for e in nodes] == [b"minions/n%d" % number]
+        assert [index.keys[e.target] for e in nodes] == [b"minions/n%d" % number]
         assert len(list(index.uses(node_of(index, key)))) == len(POD_USES)
 
 

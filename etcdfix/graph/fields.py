@@ -88,7 +88,8 @@ class ProtobufExtractor:
         name = self._name(message, mask)
         envelope = f"{_ENVELOPE}_{name}"
         self._masked[envelope] = (name, {})
-        parse, convert = self._classes[envelope].FromString, self._converter(name)
+        parse: Callable[[bytes], Any] = self._classes[envelope].FromString
+        convert = self._converter(name)
 
         def read(data: bytes) -> Plain | None:
             try:

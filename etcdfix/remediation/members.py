@@ -179,7 +179,7 @@ def survey_members(
 def read_alarms(client: EtcdClient) -> tuple[ActiveAlarm, ...]:
     """Return the alarms that are up, in etcd's order; raises SourceError."""
     found = call_etcd(client, ALARM, alarm_query()).alarms
-    names = {member.member_id: member.name for member in _member_list(client)} if found else {}
+    names = {member.member_id: member.name for member in member_list(client)} if found else {}
     return tuple(
         ActiveAlarm(
             _ALARMS.get(each.alarm, AlarmKind.UNKNOWN),
@@ -203,7 +203,7 @@ def read_lease(client: EtcdClient, lease: int) -> LeaseState:
 
 def _survey_once(client: EtcdClient, key: bytes, patience_seconds: float) -> MemberSurvey:
     reading = EtcdNow(client).read_key(key)
-    members = _member_list(client)
+    members = member_list(client)
     voting = [member for member in members if not member.is_learner]
     if not voting or len(members) > _MOST_MEMBERS or len({m.member_id for m in members}) < len(members):
         why = f"etcd's member list cannot be true: {len(members)} members, {len(voting)} of them with a vote"
@@ -304,11 +304,20 @@ class _Asking:
         return msgspec.structs.replace(copy, stored=stored_of(found.kvs[0]) if found.kvs else None), False
 
 
-def _member_list(client: EtcdClient) -> tuple[ClusterMember, ...]:
+def member_list(client: EtcdClient) -> tuple[ClusterMember, ...]:
+    """Return all members; raises SourceError, or MemberListUnusable where a proxy of etcd hides them."""
     try:
-        return client.members()
+        members = client.members()
     except CallFailed as failed:
         raise failed.failure.as_error() from failed
+    if not all(member.member_id for member in members):
+        raise MemberListUnusable(
+            f"{client.endpoints()[0].text} is no member of etcd: etcd grpc-proxy answers there, and hides the members. "
+            "Before a change, each member is asked what it holds",
+            hint="name the members themselves with --endpoints: the proxy has them as its --endpoints, each member as "
+            "its --advertise-client-urls",
+        )
+    return members
 
 
 def _advertised_endpoint(url: str, client: EtcdClient, given: Sequence[Endpoint]) -> Endpoint | str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from etcdfix.model.errors import ConfigurationError, EtcdfixError
 from etcdfix.model.side_by_side import run_within
 from etcdfix.model.storagekey import display
-from etcdfix.remediation.members import AlarmKind, name_member, read_alarms
+from etcdfix.remediation.members import AlarmKind, member_list, name_member, read_alarms
 from etcdfix.report.doctor import Check, CheckState, fail, ok, unknown, warn
 from etcdfix.sources.base import Source
 from etcdfix.sources.connection import EtcdConnection, transport_warnings
@@ -193,7 +193,7 @@ def check_leader(statuses: Sequence[MemberStatus]) -> Iterator[Check]:
 
 def check_members(client: EtcdClient, statuses: Sequence[MemberStatus]) -> Iterator[Check]:
     """Yield whether every member that votes is among the endpoints, and which do not vote."""
-    known, members = {status.member_id for status in statuses}, client.members()
+    known, members = {status.member_id for status in statuses}, member_list(client)
     away = [one for one in members if not one.is_learner and one.member_id not in known]
     for member in away:
         urls = (

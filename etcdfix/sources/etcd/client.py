@@ -13,11 +13,7 @@ from typing import Any
 
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.errors import ClusterMismatch
-from etcdfix.sources.etcd.channel import (
-    Answer,
-    ReadOnlyChannel,
-    open_channel,
-)
+from etcdfix.sources.etcd.channel import Answer, ReadOnlyChannel, open_channel
 from etcdfix.sources.etcd.endpoints import ClusterMember, Endpoint, MemberStatus, parse_endpoint
 from etcdfix.sources.etcd.failures import (
     QUORUM_HINT,
@@ -156,8 +152,10 @@ class EtcdClient:
                 self._send(pending)
             else:
                 self._unanswered = 0
-                # etcd 3.4 tells no ids when it is asked for alarms: that says nothing of which cluster it is.
-                if found.header.cluster_id or pending.method != ALARM:
+                # etcd 3.4 tells no ids when it is asked for alarms, nor a proxy of etcd for members: no other cluster.
+                listed = [member.ID for member in found.members] if pending.method == MEMBER_LIST else []
+                hidden = bool(listed) and not any(listed)
+                if found.header.cluster_id or not (hidden or pending.method == ALARM):
                     self._check_cluster(pending.member, found.header.cluster_id)
                 return found, raw
 

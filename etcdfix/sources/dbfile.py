@@ -326,7 +326,8 @@ class DatabaseFile:
         if self.size % self.metas[0].page_size:
             return Integrity(found, "no SHA-256 trailer, and not whole pages either", "", readable=True)
         sentence = (
-            "no SHA-256 trailer: whole pages, so a copied database file (member/snap/db); only page checks"
+            "no SHA-256 trailer: whole pages, so a copied database file (member/snap/db); `etcdutl snapshot restore` "
+            "takes it with --skip-hash-check alone"
         )
         return Integrity(found, sentence, "", readable=True)
 

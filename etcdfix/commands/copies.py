@@ -37,13 +37,14 @@ from etcdfix.remediation.identify import identify
 from etcdfix.remediation.offers import offers, shown_of, ways_of
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.report.advice.finding import Surroundings
-from etcdfix.report.advice.ways import first_way
+from etcdfix.report.advice.ways import WayKind, first_way
 from etcdfix.report.copies import CopiesReport, Grade, ObjectCopies, ObjectState
 from etcdfix.report.model import Remedy
 from etcdfix.report.origin import report_origin, shown_scope
 from etcdfix.report.rows import Rows, SortedRows, turn_of
 from etcdfix.report.saved_report import SavedReport
 from etcdfix.sources.base import Source
+from etcdfix.text.commands import explain
 from etcdfix.text.safetext import key_base64
 from etcdfix.text.words import counted
 
@@ -216,6 +217,9 @@ class _Search:
         if wanted.found is not None:
             stored, cause = wanted.found.stored, wanted.found.verdict.cause
             state = _STATES.get(wanted.found.verdict.outcome, ObjectState.READABLE)
+        step = first_way(ways_of(wanted, found, run, beside=Surroundings(home=row.home)))
+        if step is not None and step.verb is WayKind.COPIES:  # that is what was done just now
+            step = Remedy("See every other way out", explain(wanted.key))
         told = (copy.uid for copy in row.copies if copy.same_object is Sameness.SAME and copy.uid)
         return ObjectCopies(
             key=display(wanted.key),
@@ -224,7 +228,7 @@ class _Search:
             cause=cause.value if cause is not None else None,
             mod_revision=stored.mod_revision if stored is not None else None,
             uid=wanted.life.uid or next(told, ""),
-            next=first_way(ways_of(wanted, found, run, beside=Surroundings(home=row.home))),
+            next=step,
             left_out=max(len(found) - _MOST_TOLD, 0),
             copies=[shown_of(offer) for offer in found[:_MOST_TOLD]],
         )

@@ -12,7 +12,6 @@ import msgspec
 from etcdfix.copies.finder import LookedInto
 from etcdfix.copies.model import Freshness, Place, Sameness, Way
 from etcdfix.model.model import Confidence, Outcome
-from etcdfix.report.advice.ways import WayKind
 from etcdfix.report.document import (
     CAP,
     Cell,
@@ -255,7 +254,7 @@ class CopiesReport(SourcedReport, frozen=True, kw_only=True):
         yield why_incomplete(self.incomplete_reasons)
 
     def _not_named(self) -> str:
-        if self.with_good_copy == self.count or (self.next is not None and self.next.verb == WayKind.COPIES):
+        if self.with_good_copy == self.count:
             return ""
         named = {place.place for place in self.places}
         of_kine = self.source.type == "kine"

@@ -353,7 +353,7 @@ class TestOlderSnapshots:
         assert (copy.grade, copy.refused) == (Grade.UNUSABLE, Rule.NOT_READABLE.value)
         assert copy.why
         assert one.next is not None
-        assert one.next.command.line(LIVE).startswith("etcdfix copies")
+        assert one.next.command.line(LIVE).startswith("etcdfix explain")
 
 
 def test_the_namespace_of_another_generation_is_another_history(tmp_path: Path) -> None:

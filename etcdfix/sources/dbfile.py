@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
+import gzip
 import hashlib
 import mmap
 import os
-import threading
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Final, NamedTuple
+from typing import IO, Final
 
 from etcdfix.inputs.inputfile import NOT_REGULAR, open_regular
 from etcdfix.inputs.ownfiles import SQLITE_MAGIC
@@ -35,10 +34,9 @@ UNPACK_SLACK: Final = 64 << 20
 (``common.DefaultAllocSize``), so anything far beyond that is no database but a bomb."""
 
 _BLOCK: Final = 1 << 20
-_MAPPED_BLOCK: Final = 128 << 20
 _GZIP_MAGIC: Final = b"\x1f\x8b"
-_PACKED_PIECE: Final = 16 << 10
-"""So much of a gzip file is unpacked at a time: at most a thousand times as much comes of it."""
+_UNPACKED_PIECE: Final = 16 << 10
+"""So much is lost at most where gzip data is damaged."""
 
 _UNPACK_FIRST: Final = "unpack it first; gzip is read as it is"
 _OTHER_MAGICS: Final = (
@@ -58,22 +56,6 @@ _OTHER_MAGICS: Final = (
     ),
 )
 """Offset, bytes that stand there, what such a file is, and what to do with it."""
-_MADV_POPULATE_READ: Final = 22  # linux/mman.h; the mmap module does not name it
-
-
-class Integrity(NamedTuple):
-    """What the file's trailer says about its bytes.
-
-    Attributes:
-        sha256: Hex digest of the database bytes, or None where they could not be read.
-        problem: Why the data cannot be trusted to be complete, or "".
-        readable: Whether the operating system could read every byte.
-    """
-
-    sha256: str | None
-    sentence: str
-    problem: str
-    readable: bool
 
 
 class DatabaseFile:
@@ -82,6 +64,8 @@ class DatabaseFile:
     Attributes:
         image: All bytes of the file (of the unpacked one).
         size: Number of bytes that belong to the database: all but a trailer.
+        sha256: Hex digest of them.
+        integrity: What the trailer says of them, one sentence.
         modified_at: When the file was last written, in seconds since 1970; of the packed one, where it is packed.
         metas: Valid meta pages, newest first; at least one.
         problems: What opening found that means that the file is not whole.
@@ -93,14 +77,10 @@ class DatabaseFile:
         Raises:
             NotASnapshot: No such file, not a regular file, empty, or without a valid meta page.
             SourceLocked: A running etcd holds it.
-            SourceError: Not permitted, unreadable, or not to be unpacked.
+            SourceError: Not permitted, unreadable to its end, or not to be unpacked.
         """
         self.path = path
         self.problems: list[str] = []
-        self._integrity: Integrity | None = None
-        self._hasher: threading.Thread | None = None
-        self._closing = False
-        self._touched = False
         self._file: IO[bytes] = _open_regular(path)
         self.modified_at = os.fstat(self._file.fileno()).st_mtime
         try:
@@ -186,6 +166,8 @@ class DatabaseFile:
             self.size = total - TRAILER_SIZE if self.has_trailer else total
             self.metas = self._metas(self.image)
             self._check_size()
+            self.sha256 = self._hash()
+            self.integrity = self._compare_trailer()
         except BaseException:
             self.image.close()
             raise
@@ -234,146 +216,62 @@ class DatabaseFile:
         """Of the open file; of the unpacked one where it was compressed."""
         return self._file.fileno()
 
-    @property
-    def hashed(self) -> bool:
-        """Whether :meth:`integrity` has its answer already."""
-        return self._integrity is not None
-
-    def _read_blocks(self) -> Iterator[memoryview]:
-        """Yield the database bytes through ``read``: an unreadable sector is an error there, not a signal."""
+    def _hash(self) -> str:
+        """Read every byte, at about 1 GB/s: an unreadable sector is an error here, and a signal through the map."""
+        digest = hashlib.sha256()
         buffer = memoryview(bytearray(_BLOCK))
         at = 0
         while at < self.size:
-            count = os.preadv(self._file.fileno(), [buffer[: self.size - at]], at)
-            if not count:
-                return
-            yield buffer[:count]
-            at += count
-
-    def _mapped_blocks(self) -> Iterator[memoryview]:
-        """Yield the database bytes in large pieces of the map.
-
-        hashlib lets go of the interpreter lock for as long as one piece takes, and waits up to 5 ms to have it
-        back: with small pieces a hashing thread beside a busy one would hardly move.
-        """
-        for at in range(0, self.size, _MAPPED_BLOCK):
-            yield memoryview(self.image)[at : min(at + _MAPPED_BLOCK, self.size)]
-
-    def start_hashing(self) -> None:
-        """Begin the work of :meth:`integrity` in a thread; where the system allows none, that does all of it."""
-        if self._hasher is None and self._integrity is None:
-            self._hasher = threading.Thread(target=self._keep_hash, name="etcdfix-hash", daemon=True)
             try:
-                self._hasher.start()
-            except RuntimeError:
-                self._hasher = None
+                count = os.preadv(self._file.fileno(), [buffer[: self.size - at]], at)
+            except OSError as error:
+                raise SourceError(
+                    f"{self.path}: byte {at} and following cannot be read: {error.strerror or error}",
+                    hint="copy what can be read to a new file (ddrescue), and scan that",
+                ) from error
+            if not count:
+                raise SourceError(f"{self.path}: the file shrank to {at} bytes while it was open")
+            digest.update(buffer[:count])
+            at += count
+        return digest.hexdigest()
 
-    def _keep_hash(self) -> None:
-        integrity = self._hash()
-        if not self._closing:
-            self._integrity = integrity
-
-    def integrity(self) -> Integrity:
-        """Hash the database bytes and compare with the trailer; done once, at about 2 GB/s."""
-        if self._hasher is not None:
-            self._hasher.join()
-        if self._integrity is None:
-            self._integrity = self._hash()
-        return self._integrity
-
-    def touch(self) -> bool:
-        """Have the kernel load and map every page now; False if it cannot.
-
-        Each page is going to be read, and a page fault for each costs more than one request for all. The second
-        use: where a sector is unreadable this fails, while touching it through the map ends the process with
-        SIGBUS. A file larger than half the memory is left alone.
-        """
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        if self.size > memory // 2:
-            return False
-        try:
-            self.image.madvise(_MADV_POPULATE_READ)
-        except OSError:  # unreadable, or a kernel before Linux 5.14
-            return False
-        self._touched = True
-        return True
-
-    def _hash(self) -> Integrity:
-        digest = hashlib.sha256()
-        at = 0
-        try:
-            for block in self._mapped_blocks() if self._touched else self._read_blocks():
-                digest.update(block)
-                at += len(block)
-                block.release()
-                if self._closing:
-                    break
-        except OSError as error:
-            what = f"byte {at} and following cannot be read: {error.strerror or error}"
-            return Integrity(None, what, what, readable=False)
-        if at < self.size:
-            what = f"the file shrank to {at} bytes while it was open"
-            return Integrity(None, what, what, readable=False)
-        found = digest.hexdigest()
+    def _compare_trailer(self) -> str:
         if self.has_trailer:
             expected = self.image[self.size : self.size + TRAILER_SIZE].hex()
-            if found == expected:
-                return Integrity(found, "SHA-256 trailer verified", "", readable=True)
-            what = f"SHA-256 trailer is wrong: it says {expected}, the database bytes give {found}"
-            return Integrity(
-                found, what, "SHA-256 trailer is wrong: changed since it was saved", readable=True
-            )
+            if self.sha256 == expected:
+                return "SHA-256 trailer verified"
+            self.problems.insert(0, "SHA-256 trailer is wrong: changed since it was saved")
+            return f"SHA-256 trailer is wrong: it says {expected}, the database bytes give {self.sha256}"
         if self.size % self.metas[0].page_size:
-            return Integrity(found, "no SHA-256 trailer, and not whole pages either", "", readable=True)
-        sentence = (
+            return "no SHA-256 trailer, and not whole pages either"
+        return (
             "no SHA-256 trailer: whole pages, so a copied database file (member/snap/db); `etcdutl snapshot restore` "
             "takes it with --skip-hash-check alone"
         )
-        return Integrity(found, sentence, "", readable=True)
 
     def close(self) -> None:
         """Unmap, unlock, close; a temporary file vanishes."""
-        self._closing = True
-        if self._hasher is not None:
-            self._hasher.join()
         self.image.close()
         self._file.close()
 
 
 def _unpacked(packed: IO[bytes], problems: list[str]) -> Iterator[bytes]:
-    """Unpack gzip and yield what comes out before any damage, unlike :mod:`gzip`; add why that is not all."""
-    inflater = zlib.decompressobj(wbits=31)
-    while True:
-        try:
-            piece = packed.read(_PACKED_PIECE)
-        except OSError as error:
-            problems.append(f"the gzip data cannot be read further: {error.strerror or error}")
-            return
-        if not piece:
-            break
-        while piece:
-            if inflater.eof:
-                # gzip files may consist of several members, and be padded with zeros (RFC 1952, gzip(1)).
-                piece = piece.lstrip(b"\x00")
-                if not _GZIP_MAGIC.startswith(piece[:2]):
-                    problems.append("what follows the end of the gzip data is no gzip data and was ignored")
-                    return
-                if not piece:
-                    break
-                inflater = zlib.decompressobj(wbits=31)
-            before = inflater.copy()
+    """Unpack gzip and yield what comes out before any damage; add why that is not all."""
+    with gzip.GzipFile(fileobj=packed, mode="rb") as file:
+        while True:
             try:
-                yield inflater.decompress(piece)
-            except zlib.error as error:
-                problems.append(f"the gzip data is damaged: {str(error).rpartition(': ')[2]}")
-                # zlib drops what the failing call made before the damage: feed it again byte by byte.
-                with contextlib.suppress(zlib.error):
-                    for at in range(len(piece)):
-                        yield before.decompress(piece[at : at + 1])
+                block = file.read1(_UNPACKED_PIECE)
+            except EOFError:
+                problems.append(f"the gzip data is cut: it ends after {packed.tell()} bytes, mid-stream")
                 return
-            piece = inflater.unused_data
-    if not inflater.eof:
-        problems.append(f"the gzip data is cut: it ends after {packed.tell()} bytes, mid-stream")
+            except (zlib.error, OSError) as error:
+                damaged = isinstance(error, (zlib.error, gzip.BadGzipFile))
+                what = "is damaged" if damaged else "cannot be read further"
+                problems.append(f"the gzip data {what}: {getattr(error, 'strerror', None) or error}")
+                return
+            if not block:
+                return
+            yield block
 
 
 def _open_regular(path: Path) -> IO[bytes]:

@@ -210,19 +210,15 @@ class SnapshotSource(Source):
         return text if text and text.replace(".", "").isalnum() and text.isascii() else None
 
     def describe(self) -> SourceDescription:
-        """Say where the data comes from.
-
-        Needs the file's hash, about 0.5 s for each GB; the first :meth:`current` computes it on the side.
-        """
-        integrity = self._file.integrity()
-        sentence = integrity.sentence + (" (of the unpacked file)" if self._file.compressed else "")
+        """Say where the data comes from."""
+        sentence = self._file.integrity + (" (of the unpacked file)" if self._file.compressed else "")
         sentence += "; salvaged" if self._salvage else ""
         return SourceDescription(
             type="snapshot",
             path=str(self._path),
             revision=self._revision,
             segments=(Segment(from_key="", revision=self._revision),),
-            sha256=f"sha256:{integrity.sha256}" if integrity.sha256 is not None else None,
+            sha256=f"sha256:{self._file.sha256}",
             etcd_version=self._etcd_version,
             integrity=sentence,
             file_modified_at=self._file.modified_at,
@@ -235,31 +231,21 @@ class SnapshotSource(Source):
         Raises:
             SourceError: The file cannot be read to its end, or there is no room to sort its keys.
         """
-        self._prepare()
-        self._file.start_hashing()
+        self._require_open()
         return self._index.pages(prefix, at_revision=self._at_revision)
 
-    def _prepare(self) -> None:
-        """Before the first walk, find an unreadable sector by asking: the map would find it by SIGBUS."""
+    def _require_open(self) -> None:
         if self._closed:
             raise SourceError(f"{self._path}: already closed")
-        if self._index.built or self._file.touch():
-            return
-        integrity = self._file.integrity()
-        if not integrity.readable:
-            raise SourceError(
-                f"{self._path}: {integrity.problem}",
-                hint="copy what can be read to a new file (ddrescue), and scan that",
-            )
 
     def get(self, key: bytes) -> StoredValue | None:
         """Return one key's current value, or None."""
-        self._prepare()
+        self._require_open()
         return self._index.get(key, at_revision=self._at_revision)
 
     def before(self, key: bytes, revision: int) -> StoredValue | None:
         """Return what a key held just before a main revision, None where it held nothing or that is not kept."""
-        self._prepare()
+        self._require_open()
         return self._index.get(key, at_revision=revision - 1) if revision > 0 else None
 
     def lacks_predecessor(self, stored: StoredValue) -> bool:
@@ -318,30 +304,29 @@ class SnapshotSource(Source):
 
     def history(self, key: bytes) -> Iterator[KeptRevision]:
         """Yield every revision of ``key`` that is still kept, oldest first, newer than the pinned one included."""
-        self._prepare()
+        self._require_open()
         return self._index.history(key)
 
     def has_several(self, key: bytes) -> bool:
         """Say whether more than one revision of a key is kept, without reading their values."""
-        self._prepare()
+        self._require_open()
         return self._index.has_several(key)
 
     def superseded(self) -> Iterator[StoredValue]:
         """Yield every value that is still kept and is not the one that :meth:`current` yields, keys in byte order."""
-        self._prepare()
+        self._require_open()
         return self._index.superseded(at_revision=self._at_revision)
 
     def estimate(self) -> int:
         """Return about how many keys there are, deleted ones that still leave a trace included."""
-        self._prepare()
+        self._require_open()
         return self._index.estimate()
 
     @property
     def problems(self) -> list[str]:
         """Reasons why what was yielded is not everything; complete once everything was yielded."""
-        problem = self._file.integrity().problem if self._file.hashed or not self._closed else ""
         note = [DAMAGE_NOTE] if self._first_damage is not None else []
-        return [*([problem] if problem else []), *self._problems.sentences(), *note]
+        return [*self._problems.sentences(), *note]
 
     @property
     def page_file(self) -> int | None:

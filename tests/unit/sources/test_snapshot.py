@@ -141,7 +141,7 @@ def test_has_no_verb_that_writes() -> None:
     verbs = {name for name in dir(SnapshotSource) if not name.startswith("_")}
     assert verbs == {"describe", "current", "pages", "page_file", "get", "before", "lacks_predecessor",
         "compacted_revision", "history", "superseded", "estimate", "problems", "close", "applied",
-        "aside", "has_several",
+        "aside", "has_several", "members_differ",
     }  # fmt: skip
 
 
@@ -322,20 +322,6 @@ def test_older_transaction_helps_when_the_newer_leads_nowhere(tmp_path: Path) ->
             "transaction 10 cannot be read, trying the one before it" in text for text in source.problems
         )
         assert source.problems[-1] == base.DAMAGE_NOTE
-
-
-def test_unreadable_sector_is_an_error_and_not_a_signal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with SnapshotSource(saved(tmp_path, database(ITEMS))) as source:
-        unreadable = source._file.integrity()._replace(
-            readable=False, problem="byte 4096 cannot be read: EIO"
-        )
-        monkeypatch.setattr(source._file, "touch", lambda: False)
-        monkeypatch.setattr(source._file, "integrity", lambda: unreadable)
-        with pytest.raises(SourceError, match="byte 4096 cannot be read") as caught:
-            source.current(b"")
-        assert "ddrescue" in caught.value.hint
 
 
 def test_problems_are_capped_and_counted(tmp_path: Path) -> None:

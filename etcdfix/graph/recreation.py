@@ -234,34 +234,30 @@ def who_recreates(index: ImpactIndex, node: int, assessment: Assessment) -> Recr
     if path in _NEVER:
         return Recreation(msgspec.structs.replace(_BY_HAND, how=_NEVER[path]))
     openshift = any(index.stored(key) is not None for key in RULES.openshift_signs)
-    found = [
-        Recreation(maker, confidence, basis)
-        for maker, confidence, basis in _candidates(index, node, assessment)
-        if openshift or not maker.openshift
-    ]
+    candidates = _candidates(index, node, assessment)
+    found = [one for one in candidates if openshift or not one.recreated_by.openshift]
     certain = (one for one in found if one.confidence is Confidence.CERTAIN)
     return next(certain, found[0] if found else Recreation(_BY_HAND))
 
 
-_Candidate = tuple[Maker, Confidence, str]
-
-
-def _candidates(index: ImpactIndex, node: int, assessment: Assessment) -> Iterator[_Candidate]:
+def _candidates(index: ImpactIndex, node: int, assessment: Assessment) -> Iterator[Recreation]:
     path = index.place(node)[0].path
     if path in _SOLE_WRITERS:
         yield from _by_names(index, node, assessment)
-        yield _SOLE_WRITERS[path], Confidence.LIKELY, f"nobody else writes {assessment.object.resource}"
+        yield Recreation(
+            _SOLE_WRITERS[path], Confidence.LIKELY, f"nobody else writes {assessment.object.resource}"
+        )
         return
     yield from _by_owners(index, path, assessment)
     yield from _by_claims(index, path, assessment)
     for mark, maker in assessment.last_known.marks.items():
-        yield MAKERS[maker], Confidence.LIKELY, f"it was marked {mark}"
+        yield Recreation(MAKERS[maker], Confidence.LIKELY, f"it was marked {mark}")
     if path == SECRETS:
         yield from _by_token(assessment)
     yield from _by_names(index, node, assessment)
 
 
-def _by_owners(index: ImpactIndex, path: str, assessment: Assessment) -> Iterator[_Candidate]:
+def _by_owners(index: ImpactIndex, path: str, assessment: Assessment) -> Iterator[Recreation]:
     for owner in assessment.last_known.owners:
         directory, _ = index.kinds.of_owner(owner.api_version, owner.kind)
         maker = _OWNERS.get((directory.group, owner.kind, path)) if directory is not None else None
@@ -269,39 +265,38 @@ def _by_owners(index: ImpactIndex, path: str, assessment: Assessment) -> Iterato
             continue
         node = index.stored(relative_key(directory, assessment.object.namespace, owner.name))
         if node is not None and index.uid(node) == owner.uid and not index.terminating_since(node):
-            yield (
-                maker,
-                Confidence.CERTAIN,
-                f"owned by {shown(owner.kind)} {shown(owner.name)}, which is there",
-            )
+            basis = f"owned by {shown(owner.kind)} {shown(owner.name)}, which is there"
+            yield Recreation(maker, Confidence.CERTAIN, basis)
 
 
-def _by_claims(index: ImpactIndex, path: str, assessment: Assessment) -> Iterator[_Candidate]:
+def _by_claims(index: ImpactIndex, path: str, assessment: Assessment) -> Iterator[Recreation]:
     name, namespace = assessment.object.name, assessment.object.namespace
     if path == SECRETS:
         claimed = index.claims.get((namespace, name))
         if claimed is not None:
-            yield MAKERS[claimed.maker], Confidence.CERTAIN, f"named by {shown(claimed.by)}"
+            yield Recreation(MAKERS[claimed.maker], Confidence.CERTAIN, f"named by {shown(claimed.by)}")
     elif path in (_ENDPOINTS, _SLICES):
         # A slice that had no owner was made by a person, beside those of the controller.
         service = name if path == _ENDPOINTS else name.rpartition("-")[0]
         claimed = index.claims.get((namespace, endpoints_of(service)))
         if claimed is not None and not (path == _SLICES and assessment.last_known.revision):
-            yield MAKERS[claimed.maker], Confidence.LIKELY, f"kept for {shown(claimed.by)}"
+            yield Recreation(MAKERS[claimed.maker], Confidence.LIKELY, f"kept for {shown(claimed.by)}")
 
 
-def _by_token(assessment: Assessment) -> Iterator[_Candidate]:
+def _by_token(assessment: Assessment) -> Iterator[Recreation]:
     known, maker = assessment.last_known, MAKERS["token-controller"]
     if known.type == TOKEN_TYPE:
         of = f" of ServiceAccount {shown(known.token_of)}" if known.token_of else ""
-        yield maker, Confidence.CERTAIN, f"it was a token{of}"
+        yield Recreation(maker, Confidence.CERTAIN, f"it was a token{of}")
     for user in assessment.users if not known.revision else ():
         account = user.object.name
         if user.role is Role.TOKEN_LIST and assessment.object.name.startswith(f"{account}-token-"):
-            yield maker, Confidence.LIKELY, f"a token of ServiceAccount {shown(account)}, by its list"
+            yield Recreation(
+                maker, Confidence.LIKELY, f"a token of ServiceAccount {shown(account)}, by its list"
+            )
 
 
-def _by_names(index: ImpactIndex, node: int, assessment: Assessment) -> Iterator[_Candidate]:
+def _by_names(index: ImpactIndex, node: int, assessment: Assessment) -> Iterator[Recreation]:
     ref, known, path = assessment.object, assessment.last_known, index.place(node)[0].path
     for rule in RULES.names:
         if rule.path != path or rule.namespace not in ("", ref.namespace):
@@ -327,7 +322,7 @@ def _by_names(index: ImpactIndex, node: int, assessment: Assessment) -> Iterator
             )
         elif rule.beside and all(index.stored(key) is None for key in rule.beside):
             continue
-        yield MAKERS[rule.recreated_by], Confidence.LIKELY, basis
+        yield Recreation(MAKERS[rule.recreated_by], Confidence.LIKELY, basis)
 
 
 def read_claims(found: Examination, read: Callable[[Examination], Plain | None]) -> list[Claim]:

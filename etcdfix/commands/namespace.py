@@ -64,25 +64,16 @@ _HARM: Final = {
 
 
 def concerns_namespace(layout: StorageLayout, name: str) -> Keep:
-    """Return what says how much an examination matters to the report on a namespace.
-
-    The Namespace itself most of all, then pods, then what is proven broken; what lies elsewhere least.
-    """
+    """Return what says how much an examination matters to the report on a namespace: what is in it before the rest."""
     namespaces, own = namespace_key(layout, ""), namespace_key(layout, name)
 
     def keep(found: Examination) -> int:
-        outcome = found.verdict.outcome
-        if outcome not in _UNJUDGED:
+        if found.verdict.outcome not in _UNJUDGED:
             return 0
-        proven = outcome is not Outcome.UNDETERMINED
-        if found.stored.key == own:
-            return 6
-        if found.namespace == name:
-            is_pod = (found.directory.group, found.directory.resource) == ("", "pods")
-            return 5 if is_pod else 3 + proven
+        if found.stored.key == own or found.namespace == name:
+            return 2
         # What cannot be read elsewhere holds this namespace, too.
-        everywhere = bool(found.namespace) or found.stored.key.startswith(namespaces)
-        return 1 + proven if everywhere else 0
+        return int(bool(found.namespace) or found.stored.key.startswith(namespaces))
 
     return keep
 
@@ -272,7 +263,7 @@ class NamespacePlan:
         node = index.find(key)
         assert node is not None  # what is kept was examined, so the index has it
         # As a deletion grades it, but for what the history tells.
-        reasons = reasons_for(index, node, collect(index, node), False, (), ())
+        reasons = reasons_for(index, node, collect(index, node), (), ())
         breaking = any(reason.risk is Risk.CLUSTER_BREAKING for reason in reasons)
         note += " ".join(f"{reason.text[:1].upper()}{reason.text[1:]}." for reason in reasons[:2])
         if breaking:

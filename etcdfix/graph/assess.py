@@ -32,12 +32,11 @@ from etcdfix.graph.model import (
     Propagation,
     Risk,
     SecretState,
-    Stops,
     User,
 )
 from etcdfix.graph.recreation import marks_of
 from etcdfix.graph.references import owners_of
-from etcdfix.graph.uses import ANY, SECRETS, SNAPSHOT_GROUP, Role, Use
+from etcdfix.graph.uses import ANY, SECRETS, SNAPSHOT_GROUP, Role
 from etcdfix.model.model import Confidence, StoredValue
 from etcdfix.model.storagekey import display
 from etcdfix.sources.base import Source
@@ -99,9 +98,7 @@ def assess(
     # What cannot be read refers to nothing; its history may still tell.
     bound_to = index.node_of(node)
     warnings = warnings_about(index, node)
-    reasons = reasons_for(
-        index, node, collection, secret is not None, users, finalizers, by_api=by_api is not None
-    )
+    reasons = reasons_for(index, node, collection, users, finalizers, by_api=by_api is not None)
     reasons = sorted([*reasons, *warnings], key=lambda reason: _WORST_FIRST[reason.risk])
     return Assessment(
         object=index.ref(node),
@@ -215,26 +212,19 @@ _PROTECTING: Final = frozenset({
     ("", "pods"), ("", "persistentvolumes"), ("", "persistentvolumeclaims"),
     (SNAPSHOT_GROUP, "volumesnapshots"), (SNAPSHOT_GROUP, "volumesnapshotcontents"),
 })  # fmt: skip
-# Roles whose absence stops the next start of the user, or leaks storage; for the others it depends.
-_STOPPING: Final = frozenset({
-    Role.ENV, Role.ENV_FROM, Role.VOLUME, Role.PROJECTED_VOLUME, Role.VOLUME_PLUGIN, Role.CSI_EPHEMERAL,
-    Role.CONTROLLER_PUBLISH, Role.NODE_STAGE, Role.NODE_PUBLISH, Role.CONTROLLER_EXPAND, Role.NODE_EXPAND,
-    Role.CONTROLLER_MODIFY, Role.PROVISIONER, Role.PROVISIONER_DELETION, Role.SNAPSHOTTER, Role.SNAPSHOTTER_LIST,
-    Role.GROUP_SNAPSHOTTER, Role.GROUP_SNAPSHOTTER_GET, Role.SNAPSHOT_DELETION,
-})  # fmt: skip
 
 
 def users_of(index: ImpactIndex, node: int) -> tuple[User, ...]:
-    """Return who uses an object, by role, key and field; whether its absence stops them, for a Secret."""
-    secret = _is_secret(index, node)
+    """Return who uses an object, by role, key and field."""
     found = (
         User(
             index.ref(edge.source),
             edge.use.role,
             edge.use.path,
-            optional=edge.use.optional,
+            optional=edge.use.optional
+            or edge.use.role is Role.TOKEN_LIST
+            or bool(index.flags[edge.source] & FINISHED),
             heuristic=edge.use.heuristic,
-            stops=_stops(index, edge.source, edge.use) if secret else None,
         )
         for edge in index.users(node)
     )
@@ -243,7 +233,7 @@ def users_of(index: ImpactIndex, node: int) -> tuple[User, ...]:
 
 def secret_state(index: ImpactIndex, node: int) -> SecretState | None:
     """Return what KEP-2639 asks of a Secret; None for anything else."""
-    if not _is_secret(index, node):
+    if index.place(node)[0].path != SECRETS:
         return None
     said = index.extracts.get(node)
     opted_out = said is not None and said.unprotected
@@ -257,13 +247,3 @@ def secret_state(index: ImpactIndex, node: int) -> SecretState | None:
         protected=holding and not opted_out,
         opted_out=opted_out,
     )
-
-
-def _is_secret(index: ImpactIndex, node: int) -> bool:
-    return index.place(node)[0].path == SECRETS
-
-
-def _stops(index: ImpactIndex, user: int, use: Use) -> Stops:
-    if use.optional or use.role is Role.TOKEN_LIST or index.flags[user] & FINISHED:
-        return Stops.NO
-    return Stops.YES if use.role in _STOPPING and not use.heuristic else Stops.PERHAPS

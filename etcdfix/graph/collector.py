@@ -53,17 +53,12 @@ def collect(
 
     Args:
         index: Of the cluster as it is.
-        removed: Nodes of the objects that are deleted in etcd, or unsafely.
+        removed: Nodes of the objects that are deleted in etcd, or unsafely; none for a collector that has just started.
         uid: Its uid, where it is known from elsewhere: references with another uid were dangling before. Where no
             CRD tells its kind, it finds those that state it.
         by_api: It is deleted through the API instead, in this way; then its finalizers count.
     """
     return _Collector(index, {node: uid or index.uid(node) for node in removed}, by_api).run()
-
-
-def catch_up(index: ImpactIndex) -> tuple[Decision, ...]:
-    """Return what the collector would do now if it had just started, depth first; nothing for a cluster at rest."""
-    return _Collector(index, {}, None).catch_up()
 
 
 class _Collector:
@@ -109,7 +104,7 @@ class _Collector:
         """Play it through."""
         self._spread(self._going)
         own = [node for node in self._parents if node not in self._removed]
-        self._spread(self._pending() if self._listable else self._waiting_owners())
+        self._spread(self._pending() if self._listable or not self._removed else self._waiting_owners())
         wait_in_the_foreground(self._index, self._going, self._removed, self._fate)
         fates = [self._fate(node) for node in own]
         gone = [
@@ -118,7 +113,7 @@ class _Collector:
             if self._action(fate) is Action.CASCADE_DELETED
         ]
         by_resource = Counter(self._index.ref(node).full_resource for node in gone)
-        first = self._going[next(iter(self._removed))]
+        first = next((self._going[node] for node in self._removed), Fate())
         return Collection(
             tree=self._below(*self._removed),
             counts=dict.fromkeys(Action, 0) | Counter(map(self._action, fates)),
@@ -130,12 +125,6 @@ class _Collector:
             caught_up=self._below(_NOBODY),
             unseen=self._unseen,
         )
-
-    def catch_up(self) -> tuple[Decision, ...]:
-        """Play through what waits to be done."""
-        self._spread(self._pending())
-        wait_in_the_foreground(self._index, self._going, self._removed, self._fate)
-        return self._below(_NOBODY)
 
     def _spread(self, going: Iterable[int]) -> None:
         waiting = deque(going)

@@ -19,10 +19,9 @@ from etcdfix.graph.model import (
     ObjectRef,
     Risk,
     RiskReason,
-    Stops,
     User,
 )
-from etcdfix.graph.uses import SECRETS, Role
+from etcdfix.graph.uses import SECRETS
 from etcdfix.model.model import Confidence, GroupResource
 from etcdfix.model.storagekey import StorageCodec
 from etcdfix.text.words import counted
@@ -76,18 +75,12 @@ _SYSTEM_NAMESPACES: Final = frozenset({"kube-system", "kube-public", "kube-node-
 _BASIC: Final = frozenset(
     {"namespaces", "nodes", "customresourcedefinitions.apiextensions.k8s.io", "persistentvolumes"}
 )
-# Roles of a Secret whose loss affects more than the referring object.
-_FELT: Final = {
-    Role.INGRESS_TLS: ("certificate", "would serve without the certificate"),
-    Role.IMAGE_PULL: ("image-pull", "could not pull images of private registries any more"),
-}
 
 
 def reasons_for(
     index: ImpactIndex,
     node: int,
     collection: Collection,
-    secret: bool,
     users: Sequence[User],
     finalizers: Sequence[LostFinalizer],
     *,
@@ -99,7 +92,7 @@ def reasons_for(
     kind = _kind_reason(index, node, ref, by_api=by_api)
     reasons = [RiskReason(Risk.CLUSTER_BREAKING, "protected", protected)] if protected else []
     reasons += _collection_reasons(collection)
-    reasons += _secret_reasons(users) if secret else _user_reasons(users)
+    reasons += _user_reasons(users)
     reasons += [RiskReason(kind[0], "kind", kind[1])] if kind is not None else []
     for finalizer in () if by_api else finalizers:
         text = f"finalizer {finalizer.name} is skipped: {finalizer.consequence}"
@@ -200,21 +193,6 @@ def _collection_reasons(collection: Collection) -> Iterator[RiskReason]:
     ):
         if number:
             yield RiskReason(Risk.LOW, code, f"{counted(number, 'dependent')} would stay{why}")
-
-
-def _secret_reasons(users: Sequence[User]) -> Iterator[RiskReason]:
-    stopped = {user.object for user in users if user.stops is Stops.YES}
-    perhaps = [user for user in users if user.stops is Stops.PERHAPS]
-    if stopped:
-        text = f"{counted(len(stopped), 'object')} cannot start or work without it"
-        yield RiskReason(Risk.HIGH, "users-stop", text)
-    for role, (code, what) in _FELT.items():
-        felt = {user.object for user in perhaps if user.role is role and not user.heuristic}
-        if felt:
-            yield RiskReason(Risk.HIGH, code, f"{counted(len(felt), 'object')} {what}")
-    rest = {user.object for user in perhaps if user.heuristic or user.role not in _FELT} - stopped
-    if rest:
-        yield RiskReason(Risk.LOW, "users-perhaps", f"{counted(len(rest), 'object')} may miss it")
 
 
 def _user_reasons(users: Sequence[User]) -> Iterator[RiskReason]:

@@ -198,19 +198,11 @@ class DeletionForecast(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
 
-class Stops(StrEnum):
-    """Whether the absence of a Secret stops a user."""
-
-    YES = "yes"
-    NO = "no"
-    PERHAPS = "perhaps"
-
-
 class User(msgspec.Struct, frozen=True):
     """One object that refers to another by name or uid, in one way.
 
-    The fields of the path, and what they say, are those of :class:`~etcdfix.graph.uses.Use`. ``stops``: of a Secret,
-    whether absence stops the user; None for others.
+    The fields of the path, and what they say, are those of :class:`~etcdfix.graph.uses.Use`; absence is tolerated by a
+    Pod that has finished, and by a list of tokens, too.
     """
 
     object: ObjectRef
@@ -218,7 +210,6 @@ class User(msgspec.Struct, frozen=True):
     path: str
     optional: bool = False
     heuristic: bool = False
-    stops: Stops | None = None
 
 
 class SecretState(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from typing import Final
 import pytest
 
 from etcdfix.commands.namespace import concerns_namespace, namespace_report
-from etcdfix.graph.collector import catch_up, collect
+from etcdfix.graph.collector import collect
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import Action, Decision, Propagation, Stays
 from etcdfix.graph.namespaces import NamespaceState, namespace_state, terminating_namespaces
@@ -155,7 +155,7 @@ class Forecast:
         self._contents(index, state)
 
     def _start_controller_manager(self) -> None:
-        self._collected(catch_up(look_at(self.values).index))
+        self._collected(collect(look_at(self.values).index).caught_up)
 
     _create = _corrupt = _start_controller_manager
 

@@ -9,7 +9,7 @@ import pytest
 from etcdfix.graph.assess import secret_state, users_of
 from etcdfix.graph.heuristic_references import heuristic_references
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.model import SecretState, Stops
+from etcdfix.graph.model import SecretState
 from etcdfix.graph.references import claim_tokens, storage_templates
 from etcdfix.graph.uses import SECRETS, Role, Rule, RuleTree, open_keys
 from tests.support.impact_objects import Cluster, node_of
@@ -35,7 +35,7 @@ def test_cases_of_the_kep(name: str, broken: bool) -> None:
     state = state_of(index, key)
     if case.role:
         wanted = [u for u in users if (u.role, u.object.name) == (case.role, case.user)]
-        assert wanted[0].stops is Stops.YES
+        assert not wanted[0].optional
         assert {u.role for u in users} == {case.role}
     else:
         assert users == ()
@@ -54,13 +54,13 @@ def test_the_decoy_has_no_users() -> None:
         assert users_of(index, node_of(index, "/registry/secrets/shop/decoy")) == ()
 
 
-def test_a_finished_pod_is_not_stopped_and_does_not_protect(cluster: Cluster) -> None:
+def test_a_finished_pod_needs_it_no_more_and_does_not_protect(cluster: Cluster) -> None:
     cluster.secret("s")
     spec = {"volumes": [{"name": "v", "secret": {"secretName": "s"}}]}
     cluster.pod("p", spec=spec, status={"phase": "Succeeded"})
     index = cluster.index()
     found = users_of(index, node_of(index, "/registry/secrets/shop/s"))
-    assert [u.stops for u in found] == [Stops.NO]
+    assert [u.optional for u in found] == [True]
     assert not state_of(index, "/registry/secrets/shop/s").protected
 
 
@@ -287,15 +287,15 @@ def test_without_a_namespace_a_name_counts_in_every_namespace(cluster: Cluster) 
     cluster.add("cert-manager.io/v1", "ClusterIssuer", "letsencrypt", spec={"acme": acme})
     index = cluster.index()
     used = {
-        secret: [(u.object.name, u.path, u.stops, u.heuristic) for u in users_of(index, node)]
+        secret: [(u.object.name, u.path, u.optional, u.heuristic) for u in users_of(index, node)]
         for secret in (
             "cert-manager/account-key", "elsewhere/account-key", "cert-manager/other",
             "cert-manager/stated", "elsewhere/stated",
         )
         if (node := node_of(index, f"/registry/secrets/{secret}")) is not None
     }  # fmt: skip
-    account = ("letsencrypt", "spec.acme.privateKeySecretRef", Stops.PERHAPS, True)
-    stated = ("letsencrypt", "spec.acme.solver.secretRef", Stops.PERHAPS, True)
+    account = ("letsencrypt", "spec.acme.privateKeySecretRef", False, True)
+    stated = ("letsencrypt", "spec.acme.solver.secretRef", False, True)
     assert used == {
         "cert-manager/account-key": [account],
         "elsewhere/account-key": [account],
@@ -312,7 +312,7 @@ def test_an_unreadable_secret_of_a_gateway_in_another_namespace_is_used(cluster:
     cluster.add("networking.istio.io/v1", "Gateway", "web", "shop", spec={"servers": servers})
     index = cluster.index()
     (user,) = users_of(index, node_of(index, key))
-    assert (user.object.namespace, user.object.name, user.stops) == ("shop", "web", Stops.PERHAPS)
+    assert (user.object.namespace, user.object.name, user.heuristic) == ("shop", "web", True)
 
 
 def test_a_field_longer_than_any_name_points_at_nothing() -> None:

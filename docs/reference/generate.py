@@ -15,8 +15,8 @@ from etcdfix.cli.look import MEANINGS
 from etcdfix.cli.options import options_page
 from etcdfix.cli.root import cli
 from etcdfix.model.errors import EtcdfixError
-from etcdfix.model.rules import ELSEWHERE, Rule
 from etcdfix.model.rules import MEANINGS as ACCEPTED
+from etcdfix.model.rules import Rule
 from etcdfix.remediation.change import DELETE, PATCH, PUT, UNDO
 
 _SETTINGS: Final[dict[str, Any]] = {
@@ -24,6 +24,25 @@ _SETTINGS: Final[dict[str, Any]] = {
     "max_content_width": 100,
     "terminal_width": 100,
 }
+
+
+_ELSEWHERE: Final = {
+    Rule.NOT_ONE_KEY: "A change is about exactly one etcd key, named in full.",
+    Rule.KINE: "Etcdfix does not write to kine: an API server makes the change.",
+    Rule.MARKED_CONFIGURATION: "A configuration that etcdfix made is used once API servers write with it.",
+    Rule.INCONSISTENT: "What the API server accepts as it is, is changed through the API.",
+    Rule.NOT_REPAIRABLE: "There is a copy that is proven, or a person names one.",
+    Rule.SEVERAL_REPAIRS: "Only one way of putting the value right fits.",
+    Rule.SEVERAL_COPIES: "Of copies that are equally good and differ, a person names one.",
+    Rule.NOT_CONFIRMED: "A person has typed the key back, or a script has given --yes.",
+    Rule.OBJECT_FILE: "The file is of this very object, as the API gave it.",
+    Rule.LOGGED_ONLY: "Etcd certainly applied the write of the log that is put back.",
+    Rule.NOT_READABLE: "What is put back reads under the configuration that is deployed.",
+    Rule.SERVER_REFUSED: "The API server that was asked has written the object.",
+    Rule.BACKUP_UNLISTED: "A backup that is pruned stands in the audit log.",
+    Rule.BACKUP_OPEN: "The change of a backup that is pruned has an outcome on record.",
+}
+"""What has to hold by the rules that no list of checks asks about."""
 
 
 def commands() -> str:
@@ -81,7 +100,7 @@ def rules() -> str:
     rows = ["| rule | what has to hold | asked by | `--accept` says |", "|---|---|---|---|"]
     for rule in Rule:
         check = checks.get(rule.value.replace("-", "_"))
-        holds = ELSEWHERE[rule] if check is None else (inspect.getdoc(check) or "").replace("\n", " ")
+        holds = _ELSEWHERE[rule] if check is None else (inspect.getdoc(check) or "").replace("\n", " ")
         asked = ", ".join(name for name, each in lists.items() if check in each) or "-"
         said = ACCEPTED.get(rule, "")
         rows.append(f"| `{rule}` | {holds} | {asked} | {f'{said[0].upper()}{said[1:]}.' if said else '-'} |")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+import msgspec
 from click.core import ParameterSource
 
 from etcdfix.cli.command import Command, variable_of
@@ -24,7 +25,6 @@ from etcdfix.sources.connection import DEFAULT_ENDPOINT
 
 if TYPE_CHECKING:
     from etcdfix.encryption.config_model import EncryptionConfiguration
-    from etcdfix.inputs.manifest import Manifest
 
 _CONNECTION: Final = (
     "endpoints", "cacert", "cert", "key_file", "user", "password", "insecure_skip_tls_verify", "dial_timeout",
@@ -43,14 +43,10 @@ _PATHS: Final = frozenset({"manifest", "kine", "encryption_config"})
 
 
 def what_to_read(
-    options: dict[str, Any],
-    scope: ScopeRequest = NOTHING_NAMED,
-    *,
-    keys: Iterable[bytes] = (),
-    each_from_its_own: bool = False,
+    options: dict[str, Any], scope: ScopeRequest = NOTHING_NAMED, **more: Any
 ) -> tuple[Inputs, EncryptionConfiguration | None]:
     """Return what :func:`gather_inputs` does, and the configuration that is named; say what is odd about them."""
-    inputs = gather_inputs(options, scope, keys=keys, each_from_its_own=each_from_its_own)
+    inputs = gather_inputs(options, scope, **more)
     return inputs, configuration_of(inputs)
 
 
@@ -92,9 +88,9 @@ def gather_inputs(
 
         manifest = load_manifest(options["manifest"])
         overrides = overrides if overrides is not None else dict(manifest.overrides)
-        main = main or ",".join(manifest.endpoints)
+        main = main or manifest.endpoints
         where = f"{options['manifest']} ({origins['manifest']})"
-        for name, value in _options_in(manifest).items():
+        for name, value in msgspec.structs.asdict(manifest).items():
             if not value or options.get(name) not in ({None} if name == "etcd_prefix" else {None, ""}):
                 continue
             if name == "kubernetes_version" and find_minor(value) is None:
@@ -149,19 +145,6 @@ def gather_inputs(
         manifest=options.get("manifest"),
         origins=tuple(_told(origins, own, of_kine=options.get("kine") is not None)),
     )
-
-
-def _options_in(manifest: Manifest) -> dict[str, Any]:
-    """Return what a manifest says, by the names of our options."""
-    return {
-        "endpoints": ",".join(manifest.endpoints),
-        "cacert": manifest.cacert,
-        "cert": manifest.cert,
-        "key_file": manifest.key,
-        "etcd_prefix": manifest.etcd_prefix,
-        "encryption_config": manifest.encryption_config,
-        "kubernetes_version": manifest.kubernetes_version,
-    }
 
 
 def _is_live(options: Mapping[str, Any]) -> bool:

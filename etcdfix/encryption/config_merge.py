@@ -35,7 +35,6 @@ from etcdfix.encryption.config_model import (
     rule_name,
 )
 from etcdfix.encryption.envelope import transformer_name
-from etcdfix.encryption.keyring import shown
 from etcdfix.model.errors import ConfigurationError
 from etcdfix.model.model import GroupResource
 from etcdfix.model.providers import facts_about
@@ -114,7 +113,6 @@ def merge(configurations: Sequence[EncryptionConfiguration], names: Sequence[str
     """
     lists = [_Lists(configuration.rules) for configuration in configurations]
     decisions = _Decisions(names or [configuration.path for configuration in configurations])
-    _require_one_endpoint_each(lists, decisions.files)
     entries = sorted({name for one in lists for name in one.entries}, key=_breadth)
     joined = {name: _joined([one.serving(name) for one in lists], name, decisions) for name in entries}
     _share_kms(joined, decisions)
@@ -153,20 +151,6 @@ def _providers(readers: Iterable[Provider]) -> Iterator[Provider]:
         providers = [*group]
         keys = [key for one in providers if isinstance(one, KeyedProvider) for key in one.keys]
         yield from [KeyedProvider(kind, tuple(keys))] if keys else providers
-
-
-def _require_one_endpoint_each(lists: Sequence[_Lists], files: Sequence[str]) -> None:
-    chosen: dict[str, tuple[str, str]] = {}
-    for one, file in zip(lists, files, strict=True):
-        for provider in (provider for readers in one.entries.values() for provider in readers.values()):
-            if isinstance(provider, KMSProvider):
-                transformer = transformer_name(provider.type, provider.api_version, provider.name)
-                first, where = chosen.setdefault(transformer, (provider.endpoint, file))
-                if first != provider.endpoint:
-                    raise _cannot_be_one(
-                        f"KMS provider {transformer} has two endpoints, {shown(first)} in {where} and "
-                        f"{shown(provider.endpoint)} in {file}"
-                    )
 
 
 def _joined(found: Sequence[_Readers], name: GroupResource, decisions: _Decisions) -> _Readers:

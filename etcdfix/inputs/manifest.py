@@ -47,18 +47,18 @@ _INSTEAD: Final = (
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The flags that matter here; None or empty where the manifest does not set them.
+    """The flags that matter here, by the names of our options; None or empty where the manifest does not set them.
 
     Attributes:
         endpoints: ``--etcd-servers``. Never empty in one that was read.
         kubernetes_version: From the image tag (``1.36``).
     """
 
-    endpoints: tuple[str, ...] = ()
+    endpoints: str = ""
     overrides: Overrides = msgspec.field(default_factory=dict)
     cacert: str | None = None
     cert: str | None = None
-    key: str | None = None
+    key_file: str | None = None
     etcd_prefix: str | None = None
     encryption_config: Path | None = None
     kubernetes_version: str | None = None
@@ -209,11 +209,11 @@ def _from_flags(flags: dict[str, str], image: str, mounts: _Mounts) -> Manifest:
     tag = re.search(r":v?(1\.\d+)", image)
     config = _on_the_host(flags.get("encryption-provider-config"), mounts)
     return Manifest(
-        endpoints=tuple(e.strip() for e in flags[_ETCD_SERVERS].split(",") if e.strip()),
+        endpoints=",".join(e.strip() for e in flags[_ETCD_SERVERS].split(",") if e.strip()),
         overrides=parse_overrides(flags.get("etcd-servers-overrides", "")),
         cacert=_on_the_host(flags.get("etcd-cafile"), mounts),
         cert=_on_the_host(flags.get("etcd-certfile"), mounts),
-        key=_on_the_host(flags.get("etcd-keyfile"), mounts),
+        key_file=_on_the_host(flags.get("etcd-keyfile"), mounts),
         etcd_prefix=flags.get("etcd-prefix"),
         encryption_config=Path(config) if config else None,
         kubernetes_version=tag.group(1) if tag else None,

@@ -93,24 +93,6 @@ MEANINGS: Final[Mapping[Rule, str]] = {
 }
 """What it says to accept a rule; no other rule can be accepted."""
 
-ELSEWHERE: Final[Mapping[Rule, str]] = {
-    Rule.NOT_ONE_KEY: "A change is about exactly one etcd key, named in full.",
-    Rule.KINE: "Etcdfix does not write to kine: an API server makes the change.",
-    Rule.MARKED_CONFIGURATION: "A configuration that etcdfix made is used once API servers write with it.",
-    Rule.INCONSISTENT: "What the API server accepts as it is, is changed through the API.",
-    Rule.NOT_REPAIRABLE: "There is a copy that is proven, or a person names one.",
-    Rule.SEVERAL_REPAIRS: "Only one way of putting the value right fits.",
-    Rule.SEVERAL_COPIES: "Of copies that are equally good and differ, a person names one.",
-    Rule.NOT_CONFIRMED: "A person has typed the key back, or a script has given --yes.",
-    Rule.OBJECT_FILE: "The file is of this very object, as the API gave it.",
-    Rule.LOGGED_ONLY: "Etcd certainly applied the write of the log that is put back.",
-    Rule.NOT_READABLE: "What is put back reads under the configuration that is deployed.",
-    Rule.SERVER_REFUSED: "The API server that was asked has written the object.",
-    Rule.BACKUP_UNLISTED: "A backup that is pruned stands in the audit log.",
-    Rule.BACKUP_OPEN: "The change of a backup that is pruned has an outcome on record.",
-}
-"""What has to hold by the rules that no list of checks asks about."""
-
 NAMED: Final[Mapping[Rule, str]] = {Rule.UNCHECKED_MEMBER: "NAME", Rule.UNCHECKED_SERVER: "URL"}
 """Rules that are accepted for one thing, which stands behind the word."""
 

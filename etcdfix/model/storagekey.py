@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import posixpath
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import cache
 from typing import Final, NamedTuple
@@ -147,10 +147,20 @@ _BUILTINS: dict[str, str] = {
 }
 
 # Typed by the API server, yet under <group>/<plural> and written as JSON.
-_JSON_BUILTINS = (
-    ("apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition"),
-    ("apiregistration.k8s.io", "apiservices", "APIService"),
-)
+_JSON_BUILTINS = {
+    "apiextensions.k8s.io": "-customresourcedefinitions CustomResourceDefinition",
+    "apiregistration.k8s.io": "-apiservices APIService",
+}
+
+# OpenShift's own API servers write below a prefix of their own, without the group, as kube-apiserver does with
+# built-ins. Source: openshift-apiserver, ``restoptionsgetter.go``; oauth-apiserver, ``pkg/cmd/oauth-apiserver/cmd.go``.
+OPENSHIFT_PREFIX = "/openshift.io/"
+_OPENSHIFT = {
+    "route.openshift.io": "routes=routes",
+    "oauth.openshift.io": """-oauth/accesstokens=oauthaccesstokens, -oauth/authorizetokens=oauthauthorizetokens,
+        -oauth/clients=oauthclients, -oauth/clientauthorizations=oauthclientauthorizations""",
+    "user.openshift.io": "-useridentities=identities",
+}
 
 # What kubectl's users type; source: kubernetes, ``api/discovery/*.json``, ``shortNames``. Of no one release: the files
 # were read at several commits, and a group that is missing here was not always looked up.
@@ -205,37 +215,31 @@ _BOOKKEEPING = {
 _COMPACT_REV_KEY = b"compact_rev_key"
 
 
-def _builtin_directories() -> Iterator[ResourcePrefix]:
-    for group, text in _BUILTINS.items():
+def _parsed(table: Mapping[str, str], codec: StorageCodec) -> Iterator[ResourcePrefix]:
+    for group, text in table.items():
         for item in text.split(","):
-            word, kind, *version = item.split()
+            word, *known = item.split()
             path, _, resource = word.lstrip("-").rpartition("=")
+            in_group = codec is StorageCodec.JSON_BUILTIN
             yield ResourcePrefix(
-                path=path or resource,
+                path=path or (f"{group}/{resource}" if in_group else resource),
                 group=group,
                 resource=resource,
-                kind=kind,
+                kind=known[0] if known else "",
                 namespaced=not word.startswith("-"),
-                version=version[0] if version else "v1",
+                codec=codec,
+                version=known[1] if known[1:] else "v1" if known else "",
                 short_names=_SHORT_NAMES.get(resource, ()),
             )
-    for group, resource, kind in _JSON_BUILTINS:
-        yield ResourcePrefix(
-            path=f"{group}/{resource}",
-            group=group,
-            resource=resource,
-            kind=kind,
-            namespaced=False,
-            codec=StorageCodec.JSON_BUILTIN,
-            version="v1",
-            short_names=_SHORT_NAMES.get(resource, ()),
-        )
 
 
 @cache
 def builtin_directories() -> tuple[ResourcePrefix, ...]:
     """Return every directory that a kube-apiserver of a known release uses for its own types."""
-    return tuple(_builtin_directories())
+    return (
+        *_parsed(_BUILTINS, StorageCodec.BUILTIN),
+        *_parsed(_JSON_BUILTINS, StorageCodec.JSON_BUILTIN),
+    )
 
 
 @cache
@@ -252,30 +256,9 @@ def _directories() -> frozenset[bytes]:
     )
 
 
-# OpenShift's own API servers write below a prefix of their own, without the group, as kube-apiserver does with
-# built-ins. Source: openshift-apiserver, ``restoptionsgetter.go``; oauth-apiserver, ``pkg/cmd/oauth-apiserver/cmd.go``.
-OPENSHIFT_PREFIX = "/openshift.io/"
-_OPENSHIFT = """route.openshift.io routes=routes, oauth.openshift.io -oauth/accesstokens=oauthaccesstokens,
-    oauth.openshift.io -oauth/authorizetokens=oauthauthorizetokens, oauth.openshift.io -oauth/clients=oauthclients,
-    oauth.openshift.io -oauth/clientauthorizations=oauthclientauthorizations,
-    user.openshift.io -useridentities=identities"""
-
-
 @cache
 def _openshift_by_path() -> dict[bytes, ResourcePrefix]:
-    found = {}
-    for item in _OPENSHIFT.split(","):
-        group, word = item.split()
-        path, _, resource = word.lstrip("-").partition("=")
-        found[path.encode()] = ResourcePrefix(
-            path=path,
-            group=group,
-            resource=resource,
-            kind="",
-            namespaced=not word.startswith("-"),
-            codec=StorageCodec.UNKNOWN,
-        )
-    return found
+    return {directory.path.encode(): directory for directory in _parsed(_OPENSHIFT, StorageCodec.UNKNOWN)}
 
 
 NOT_AN_OBJECT = ResourcePrefix(

@@ -151,41 +151,13 @@ def test_a_kms_provider_that_several_entries_need_stands_once() -> None:
             config((("secrets",), (kms("a"),)), (("configmaps",), (kms("b"),))),
             config((("secrets",), (kms("b"),)), (("configmaps",), (kms("a"),))),
         ],
+        [only(kms()), only(kms(endpoint="unix:///two.sock"), path="b.yaml")],
     ],
 )
 def test_what_no_single_file_can_say_is_refused(files: list[EncryptionConfiguration]) -> None:
     with pytest.raises(ConfigurationError, match="cannot be one") as raised:
         merge(files)
     assert "candidate:FILE" in raised.value.hint
-
-
-ONE, TWO = "unix:///one.sock", "unix:///two.sock"
-
-
-@pytest.mark.parametrize(
-    "files",
-    [
-        [only(kms(endpoint=ONE)), only(kms(endpoint=TWO), path="b.yaml")],
-        [only(kms(version="v1", endpoint=ONE)), only(kms(version="v1", endpoint=TWO), path="b.yaml")],
-        [
-            config(
-                (("secrets",), (kms("prov", "v1", ONE), IDENTITY)),
-                (("configmaps",), (kms("prov", "v1", TWO), IDENTITY)),
-            ),
-            only(provider("aescbc", old=KEY_1), path="b.yaml"),
-        ],
-        [
-            only(provider("aescbc", old=KEY_1)),
-            config((("secrets",), (kms("prov", "v1", ONE),)), (("configmaps",), (kms("prov", "v1", TWO),))),
-        ],
-    ],
-)
-def test_two_endpoints_of_one_kms_provider_are_refused(files: list[EncryptionConfiguration]) -> None:
-    with pytest.raises(ConfigurationError, match="has two endpoints") as caught:
-        merge(files, ["a", "b"])
-    assert ONE in caught.value.message
-    assert TWO in caught.value.message
-    assert "one by one" in caught.value.hint
 
 
 @pytest.mark.parametrize(

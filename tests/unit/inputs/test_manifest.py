@@ -56,14 +56,14 @@ def pod(container: str) -> str:
 
 def test_kubeadm(tmp_path: Path) -> None:
     assert load(tmp_path, KUBEADM) == Manifest(
-        endpoints=("https://192.0.2.10:2379", "https://192.0.2.11:2379"),
+        endpoints="https://192.0.2.10:2379,https://192.0.2.11:2379",
         overrides={
             "events": ("https://192.0.2.20:2379", "https://192.0.2.21:2379"),
             "leases.coordination.k8s.io": ("https://192.0.2.30:2379",),
         },
         cacert="/etc/kubernetes/pki/etcd/ca.crt",
         cert="/etc/kubernetes/pki/apiserver-etcd-client.crt",
-        key="/etc/kubernetes/pki/apiserver-etcd-client.key",
+        key_file="/etc/kubernetes/pki/apiserver-etcd-client.key",
         etcd_prefix="/registry",
         encryption_config=Path("/etc/kubernetes/enc/config.yaml"),
         kubernetes_version="1.36",
@@ -82,7 +82,7 @@ def test_kubeadm(tmp_path: Path) -> None:
     ],
 )
 def test_ways_to_write_flags(tmp_path: Path, words: str) -> None:
-    assert load(tmp_path, pod(f"{{name: a, image: x, {words}}}")).endpoints == ("https://a:2379",)
+    assert load(tmp_path, pod(f"{{name: a, image: x, {words}}}")).endpoints == "https://a:2379"
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_flag_given_twice_is_taken_as_pflag_takes_it(tmp_path: Path) -> None:
             "--encryption-provider-config, --etcd-prefix=/z]}"
         ),
     )
-    assert found.endpoints == ("a:1", "b:1", "c:1")
+    assert found.endpoints == "a:1,b:1,c:1"
     assert (found.etcd_prefix, set(found.overrides)) == ("/y", {"events", "leases"})
     assert found.encryption_config == Path("--etcd-prefix=/z")
 
@@ -198,7 +198,7 @@ def test_references_are_the_kubelets(tmp_path: Path) -> None:
             "env: [{name: A, value: h}, {name: B, value: '$(A)ost'}, {name: C}]}"
         ),
     )
-    assert (found.endpoints, found.etcd_prefix) == (("http://host:1",), "/$(A)$x")
+    assert (found.endpoints, found.etcd_prefix) == ("http://host:1", "/$(A)$x")
 
 
 @pytest.mark.parametrize(
@@ -248,4 +248,4 @@ spec:
     )
     assert (found.cacert, found.cert) == ("/host/etcd/trust/ca.crt", "/host/pki/client.crt")
     assert found.encryption_config == Path("/host/enc/today.yaml")
-    assert found.key == "/elsewhere/client.key"  # no folder of the host is there
+    assert found.key_file == "/elsewhere/client.key"  # no folder of the host is there

@@ -13,10 +13,12 @@ import msgspec
 
 from etcdfix.examine.verdicts.catalogue import CATALOGUE, CURABLE_BY_CONFIGURATION
 from etcdfix.examine.verdicts.causes import Cause
+from etcdfix.examine.verdicts.deletability import LOST_KEY
 from etcdfix.examine.verdicts.severity import Rank
 from etcdfix.model.model import GroupResource, Outcome
 from etcdfix.model.providers import IDENTITY
 from etcdfix.model.storagekey import builtin_directories
+from etcdfix.report.advice.ways import WayKind
 from etcdfix.report.model import Finding, FindingGroup, Remedy
 from etcdfix.report.tally import OTHERS
 from etcdfix.text.words import fit
@@ -190,12 +192,8 @@ _FIXES: Final[Mapping[str, str]] = {
     "Delete the key": "delete it (dry run)",
 }
 _CURES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(LOST_KEY, "etcdfix encryption try"),
     Cause.NO_CONFIGURATION: "give the configuration",
-    Cause.RESOURCE_NOT_CONFIGURED: "add the resource again",
-    Cause.PROVIDER_MISSING: "add the provider again",
-    Cause.KEY_NAME_MISSING: "find the old key",
-    Cause.WRONG_KEY: "find the old key",
-    Cause.AUTHENTICATION_FAILED: "find the old key",
     Cause.PLAINTEXT_NOT_ALLOWED: "add identity",
     Cause.KEY_RENAMED: "rename the key back",
     Cause.STORAGE_PREFIX_CHANGED: "read its old prefix",
@@ -264,6 +262,8 @@ def what_to_do(group: FindingGroup) -> str:
         return "etcdfix explain KEY"
     if group.way.action.startswith("Compare the encryption configurations"):
         return "compare configurations"
+    if group.way.verb == WayKind.RESCUE and group.cause in LOST_KEY:
+        return "rescue, encryption try"
     return verb_of(group.way) or _CURES.get(group.cause or "") or fit(group.way.action, _TO_DO, end=True)
 
 

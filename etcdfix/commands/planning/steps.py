@@ -86,8 +86,8 @@ def _steps(
         kept = next(filter(None, ways), None)
         if kept is not None:
             yield kept.action, f"{kept.note} What one of them opens is not lost: plan again.", kept.command
-        look = commands.scan(reading=[Part.CONFIGURATION])
-        yield "Look for the encryption key", "With a key that you find you need no plan.", look
+        found = "With a configuration that opens them you need no plan."
+        yield "Look for the encryption key", found, commands.encryption_try(())
     if any(group.cause == Cause.VERSION_REMOVED for group in groups):
         page = Command(["etcdfix", "explain", Cause.VERSION_REMOVED])
         yield "Have an older API server rewrite what only it reads", "These values are whole.", page

@@ -212,6 +212,8 @@ def restart_warning(stakes: Sequence[Stake], undetermined: Sequence[str] = (), *
     """Return why no API server should be restarted, in one line; "" where nothing speaks against it."""
     breaking = [stake for stake in by_rank(stakes) if stake.severity is not Severity.ONE_OBJECT]
     certain = [stake for stake in breaking if not stake.conditional]
+    if past and any(stake.conditional for stake in breaking):
+        return f"{DO_NOT_RESTART} before you run etcdfix rescue: its memory may hold these objects."
     if breaking and past:
         return keep_memory(past=True)
     if breaking:

@@ -63,8 +63,8 @@ def in_order(
 
 
 def is_warning(way: Remedy) -> bool:
-    """Say whether a way out says first what not to do: it has to be seen even without a command."""
-    return way.action.startswith("Do not ")
+    """Say whether a way out has to be seen even without a command: what not to do, and what the next restart ends."""
+    return way.action.startswith("Do not ") or way.verb == WayKind.RESCUE
 
 
 def first_way(ways: Sequence[Remedy]) -> Remedy | None:
@@ -87,19 +87,20 @@ MAY_BE_CACHED: Final = LOST_KEY | {
 }
 """An API server that ran before may still hold the object."""
 
-_COPY = "Change the file of the API servers only after the copy opens the values."
+_TRY = "Find the configuration that opens it: other control-plane nodes, backups of the file. Try each"
+_COPY = "Change the file of the API servers only after a COPY of it opens the values."
 _CONFIGURATION: dict[Cause, tuple[str, str]] = {
     Cause.RESOURCE_NOT_CONFIGURED: (
-        "Scan with a configuration that has an entry for the resource, with the provider that wrote the value",
-        "Then give API servers that entry: above any wildcard, with identity in its list. Reload every API server.",
+        _TRY,
+        f"It has the resource, with the provider that wrote the value. Add that above any wildcard. {_COPY}",
     ),
     Cause.PROVIDER_MISSING: (
-        "Add the missing provider to a COPY of the configuration, and try the copy",
-        f"Put the provider below the current one; a KMS provider needs the name in the value. {_COPY}",
+        _TRY,
+        f"It has the provider that wrote the value. Put it below the current one; KMS needs the same name. {_COPY}",
     ),
     Cause.KEY_NAME_MISSING: (
-        "Find the original key in a backup, add it to a COPY of the configuration, and try the copy",
-        f"Add the old key under its old name, below the current write key. {_COPY}",
+        _TRY,
+        f"It has the old key. Add that under its old name, below the current write key. {_COPY}",
     ),
     Cause.PLAINTEXT_NOT_ALLOWED: (
         "Add identity as the last provider of the resource, then rewrite the objects",
@@ -109,13 +110,10 @@ _CONFIGURATION: dict[Cause, tuple[str, str]] = {
         "Give the key that wrote the value its old name and place in the configuration",
         "The message says where the key stands now. Put it below the current write key.",
     ),
-    Cause.WRONG_KEY: (
-        "Find the original key in a backup: the configured one has other bytes. Try that file",
-        f"Look at the files of other control-plane nodes, and at their backups. {_COPY}",
-    ),
+    Cause.WRONG_KEY: (_TRY, f"It has the original key under this name, with other bytes. {_COPY}"),
     Cause.AUTHENTICATION_FAILED: (
-        "Find the original key in a backup, and try that file: the configured one may have other bytes",
-        "The value does not show whether the key is wrong or the value is damaged.",
+        _TRY,
+        f"The value does not show whether the key is wrong or the value is damaged. {_COPY}",
     ),
     Cause.STORAGE_PREFIX_CHANGED: (
         "Let API servers read the value below the storage prefix under which it was written",
@@ -185,16 +183,17 @@ def configuration_ways(causes: Iterable[Cause], transformer: str, words: Sequenc
     """Return what to change in the configuration, or behind its plugin; empty where that is not the cause."""
     ways: dict[str, Remedy] = {}
     for cause in causes:
-        text, scope = _CONFIGURATION.get(cause), words
+        text, command = _CONFIGURATION.get(cause), commands.scan(*words, reading=[Part.CONFIGURATION])
         if cause in _OTHER_BYTES and facts_of(transformer).under_kms:
             # What a plugin says of one value is proven by what it does for others.
-            text, scope = KMS_ADVICE[Cause.KMS_UNPROVEN], ()
+            text, command = KMS_ADVICE[Cause.KMS_UNPROVEN], commands.scan(reading=[Part.CONFIGURATION])
+        elif cause in LOST_KEY:
+            command = commands.encryption_try(words)
         if text is not None:
             action, note = text
             later = (
                 " Do not restart API servers before you save their memory." if cause in MAY_BE_CACHED else ""
             )
-            command = commands.scan(*scope, reading=[Part.CONFIGURATION])
             ways.setdefault(action, Remedy(action, command, f"{note}{later}", WayKind.CURE))
     return [*ways.values()]
 
@@ -209,7 +208,7 @@ def from_memory(words: Sequence[str], key: bytes | None = None, *, lost: bool) -
         lost: The encryption key is lost.
     """
     save = Remedy(
-        "Do not restart the API servers. Save what they still have in memory before anything else",
+        "Save what API servers still have in memory before anything else: their next restart ends it",
         commands.rescue(words) if words else NO_COMMAND,
         "An API server that has run since before the loss may still hold the "
         f"{'object' if key else 'objects'}. A restart ends that, as does the deletion of one that does not read.",

@@ -122,7 +122,7 @@ class _Lines:
         """Yield facts with dots between them; a line ends behind a fact."""
         line = facts[0]
         for fact in facts[1:]:
-            if len(line) + len(fact) + 3 > min(self._width, _WIDEST):
+            if len(line) + len(fact) + 5 > min(self._width, _WIDEST):  # with the dot at its end
                 yield from self.folded(f"{line} ·")
                 line = f"  {fact}"
             else:

@@ -193,7 +193,7 @@ def test_a_configuration_is_cured_not_deleted(namespace: Namespace, config: str)
         "4 objects under aescbc/v1/gone (secrets shop/a, secrets shop/b, secrets shop/c, …)"
         in plan[0]["action"]
     )
-    assert plan[0]["command"].startswith("etcdfix scan --encryption-config FILE ")
+    assert plan[0]["command"].startswith("etcdfix encryption try ")
     assert not deletions(plan)
     cluster.values["/registry/namespaces/shop"] = b"k8s:enc:aescbc:v1:gone:" + bytes(48)
     report = namespace.report(cluster, "shop", "--encryption-config", config)

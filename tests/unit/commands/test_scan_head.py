@@ -96,7 +96,7 @@ def test_what_holds_for_a_whole_lost_key_stands_once() -> None:
         "transformer": "aesgcm/v1/old", "rule": "secrets,configmaps", "resources": ["secrets"],
         "key_fingerprint": None, "failures": 300, "of": 300,
     }  # fmt: skip
-    assert [remedy["action"].split()[0] for remedy in remedies] == ["Do", "Find", "Then", "Look"]
+    assert [remedy["action"].split()[0] for remedy in remedies] == ["Save", "Find", "Then", "Look"]
     assert not any("delete" in remedy["command"] for remedy in remedies)
     findings = document["findings"]
     assert len(findings) == 300
@@ -137,7 +137,7 @@ def test_the_next_command_of_a_lost_key_saves_the_memory_of_api_servers() -> Non
     assert lines[1] == "An encryption key is missing or wrong: aesgcm/v1/old (300 objects)."
     assert lines[2] == "BREAKS NOW if the cluster still holds this: LIST of secrets fails."
     assert lines[3].startswith("Do not restart an API server")
-    assert lines[4].startswith("Next: Do not restart the API servers. Save what they still have in memory")
+    assert lines[4].startswith("Next: Save what API servers still have in memory before anything else")
     assert shlex.split(lines[5])[:3] == ["etcdfix", "rescue", "secrets"]
     assert len(lines) == 6
 
@@ -165,7 +165,7 @@ def test_a_definition_goes_before_a_lost_key_and_both_before_one_object() -> Non
     document = report(lost(50) | {CRD_KEY: damaged})
     summary = document["summary"]
     assert CRD_KEY in summary["next"]["command"]
-    assert "until a scan of the cluster finds nothing wrong" in summary["do_not_restart"]
+    assert "before you run etcdfix rescue" in summary["do_not_restart"]
 
 
 def test_what_a_baseline_knows_counts_and_the_new_comes_first(tmp_path: Any) -> None:

@@ -14,7 +14,7 @@ from etcdfix.examine.one import Examiner
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.deletability import FAILED
 from etcdfix.examine.verdicts.examination import Examination, KeyName
-from etcdfix.examine.verdicts.key_loss import KeyCounter, KeyCounts, KeyLedger, does_not_read
+from etcdfix.examine.verdicts.key_loss import KeyCounter, KeyCounts, KeyLedger
 from etcdfix.graph.cluster import IndexBuilder
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.model.model import Outcome, StoredValue
@@ -87,8 +87,7 @@ def look_at_all(
 
     ``see`` is shown everything in the same pass; what is ``gone`` counts as well. Raises SourceError.
     """
-    names = target.encryption_keys
-    ledger = KeyLedger(names)
+    ledger = KeyLedger(target)
     similar, similarity = SimilarValues(examiner), similarity_of(target, examiner)
     unread: Counter[str] = Counter()
     keys = 0
@@ -113,8 +112,7 @@ def look_at_all(
     examine_all(examiner, everything, take, targets=(target.stored.key,), progress=progress, whole=True)
     for failed in gone:
         KeyCounter.add(ledger, failed)  # which value failed last is asked of those that stand
-    there = again.encryption_keys if again is not None and does_not_read(again) else ()
-    counts = {name: ledger.beside(name, target.stored, target_counts=name in there) for name in names}
+    counts = {name: ledger.beside(name) for name in target.encryption_keys}
     return SameKeyEvidence(
         again if again is not None and again.stored == target.stored else None,
         counts,

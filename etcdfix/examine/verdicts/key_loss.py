@@ -5,8 +5,6 @@ One rule for a scan's advice, a plan, an impact and every change: see :func:`dou
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable
 from enum import StrEnum
@@ -25,7 +23,7 @@ from etcdfix.examine.verdicts.deletability import (
 )
 from etcdfix.examine.verdicts.examination import Examination, KeyName, PlainCount
 from etcdfix.examine.verdicts.judge import Verdict
-from etcdfix.model.model import Outcome, StoredValue
+from etcdfix.model.model import Outcome
 from etcdfix.model.rules import Rule
 
 ALL_FAIL: Final = 2
@@ -65,10 +63,9 @@ class KeyCounts(msgspec.Struct):
     Attributes:
         opened: Readable, or at least served.
         failed: Proven not to be.
-        last_failing: Newest mod_revision among those that do not open. Beside a target (:meth:`KeyLedger.beside`), of
-            the others: that of the next one written after it, where none opens in between, else the newest one that
-            was not written after it.
-        last_opened: Newest mod_revision among those that open; beside a target, among those written before it.
+        last_failing: Of a target (:meth:`KeyLedger.beside`): mod_revision of the next one that fails and was written
+            after it, where none opens in between, else of the newest one that was not written after it.
+        last_opened: Newest mod_revision among those that open and were written before it.
         unexplained: How many do not open, and nothing proves that they are damaged or that their key is right; under
             this key in any rule, since here it is what fails that counts.
         unfitting: The same, where their key is proven right.
@@ -84,8 +81,8 @@ class KeyCounts(msgspec.Struct):
     unfitting: int = 0
 
     def add(self, found: Examination, times: int = 1) -> None:
-        """Count one value, or several that came to the same, of which it is the newest."""
-        revision, outcome = found.stored.mod_revision, found.verdict.outcome
+        """Count one value, or several that came to the same."""
+        outcome = found.verdict.outcome
         if outcome in FAILED:
             self.failed += times
             self.damaged += times * found.verdict.is_damage
@@ -93,9 +90,6 @@ class KeyCounts(msgspec.Struct):
             self.undetermined += times
         else:
             self.opened += times
-            self.last_opened = max(self.last_opened, revision)
-            return
-        self.last_failing = max(self.last_failing, revision)
 
 
 def doubt_about(counts: KeyCounts, verdict: Verdict) -> KeyDoubt:
@@ -169,7 +163,7 @@ class KeyCounter:
         self._unproven = Counter({(*_anywhere(name), proven): 0 for name in keys for proven in (False, True)})
 
     def add(self, found: Examination, times: int = 1) -> None:
-        """Count one value; or several that came to the same, of which it is the newest."""
+        """Count one value, or several that came to the same."""
         if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
             return
         unproven = is_unproven(found)
@@ -187,9 +181,7 @@ class KeyCounter:
         """Count values that are plain."""
         for plain in counts:
             for name in plain.encryption_keys:
-                of_key = self._of(name)
-                of_key.opened += plain.count
-                of_key.last_opened = max(of_key.last_opened, plain.last)
+                self._of(name).opened += plain.count
 
     @property
     def names(self) -> Collection[KeyName]:
@@ -225,42 +217,50 @@ class KeyCounter:
 
 
 class KeyLedger(KeyCounter):
-    """Counts values in the same way, and keeps when each was written: one pass tells of any value what is beside it."""
+    """Counts values in the same way, and keeps what was written next before and after one that does not open."""
 
-    def __init__(self, keys: Iterable[KeyName] = ()) -> None:
-        super().__init__(keys)
-        self._opened: dict[KeyName, array[int]] = {}
-        self._unread: dict[KeyName, array[int]] = {}
+    def __init__(self, target: Examination) -> None:
+        super().__init__(target.encryption_keys)
+        self._target = target.stored
+        self._next_to = {name: _NextTo() for name in target.encryption_keys}
 
     def add(self, found: Examination, times: int = 1) -> None:
-        """Count one value, and keep its mod revision."""
+        """Count one value, and look at when it was written."""
         super().add(found, times)
-        if found.verdict.outcome is Outcome.NOT_AN_OBJECT:
+        if found.verdict.outcome is Outcome.NOT_AN_OBJECT or found.stored.key == self._target.key:
             return
-        kept = self._unread if does_not_read(found) else self._opened
         for name in found.encryption_keys:
-            if name in self._counts:
-                kept.setdefault(name, array("Q")).append(found.stored.mod_revision)
+            if name in self._next_to:
+                self._next_to[name].add(found, self._target.mod_revision)
 
-    def beside(self, name: KeyName, target: StoredValue, *, target_counts: bool) -> KeyCounts:
-        """Return what the values under one key come to, for one of them that does not open."""
-        opened, unread = (sorted(kept.get(name, ())) for kept in (self._opened, self._unread))
-        written = bisect_right(unread, target.mod_revision)
-        others = unread[max(0, written - 2) : written]
-        if target_counts and target.mod_revision in others:
-            others.remove(target.mod_revision)
-        later, opened_later = (
-            revisions[(at := bisect_right(revisions, target.mod_revision)) : at + 1]
-            for revisions in (unread, opened)
-        )
-        if later and not (opened_later and opened_later < later):
-            others = later
-        before = bisect_left(opened, target.mod_revision)
-        return msgspec.structs.replace(
-            self.of(name),
-            last_failing=max(others, default=0),
-            last_opened=opened[before - 1] if before else 0,
-        )
+    def beside(self, name: KeyName) -> KeyCounts:
+        """Return what the values under one key of the target come to."""
+        found = self._next_to[name]
+        failing, later = found.failing_before, found.failing_after
+        if later and not 0 < found.opened_after < later:
+            failing = later
+        return msgspec.structs.replace(self.of(name), last_failing=failing, last_opened=found.opened_before)
+
+
+class _NextTo(msgspec.Struct):
+    """Mod revisions next to that of a value; 0 for none."""
+
+    failing_before: int = 0
+    failing_after: int = 0
+    opened_before: int = 0
+    opened_after: int = 0
+
+    def add(self, found: Examination, at: int) -> None:
+        revision = found.stored.mod_revision
+        if does_not_read(found):
+            if revision <= at:
+                self.failing_before = max(self.failing_before, revision)
+            else:
+                self.failing_after = min(self.failing_after or revision, revision)
+        elif revision < at:
+            self.opened_before = max(self.opened_before, revision)
+        elif revision > at:
+            self.opened_after = min(self.opened_after or revision, revision)
 
 
 def does_not_read(found: Examination) -> bool:

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from etcdfix.copies.model import THE_VALUE, Place, Wanted, Way, examined_copy
+from etcdfix.copies.model import THE_VALUE, Place, Wanted, Way
 from etcdfix.examine.all import Progress, no_progress
 from etcdfix.examine.one import Examiner
 from etcdfix.model.errors import EtcdfixError, RefusedByRule
@@ -23,8 +23,7 @@ from etcdfix.model.model import Outcome, StoredValue
 from etcdfix.remediation.audit.record import Result, Verb
 from etcdfix.remediation.backup.file import Backup
 from etcdfix.remediation.change import PUT, UNDO, Change, ChangeRequest, Chosen, Confirmer, carry_out
-from etcdfix.remediation.checks.copy import standing_of
-from etcdfix.remediation.choice import FixRequest, choose
+from etcdfix.remediation.choice import FixRequest, choose, of_backup
 from etcdfix.remediation.cluster import Cluster
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step, no_step
@@ -122,11 +121,8 @@ def run_undo(
     """Undo a change, or find out whether it could be; raises EtcdfixError."""
     backup, stored = request.backup, request.backup.content.stored
     present = Present(cluster, stored.key, request, alone=True, ours=True, step=step)
-    found = cluster.examiner.independent_copy().examine(stored)
-    copy = examined_copy(found, Place.BACKUP, f"backup {backup.path}", f"backup:{backup.path}")
-    copy = msgspec.structs.replace(copy, cluster=backup.content.cluster.named)
+    copy, standing = of_backup(present, backup)
     wanted = Wanted.gone(stored.key, cluster.examiner.layout)
-    standing = standing_of(backup, present)
     change = Change(
         Verb.UNDO,
         present,

@@ -25,7 +25,7 @@ from etcdfix.model.errors import RefusedByRule
 from etcdfix.model.model import Confidence, Outcome
 from etcdfix.model.rules import MEANINGS, Rule, refuse, unless_accepted
 from etcdfix.model.storagekey import display
-from etcdfix.remediation.backup.file import read_backup
+from etcdfix.remediation.backup.file import Backup, read_backup
 from etcdfix.remediation.backup.folder import UNKNOWN_TO_THE_LOG, with_records
 from etcdfix.remediation.change import Change, ChangeRequest, Chosen
 from etcdfix.remediation.checks.copy import Standing, standing_of
@@ -80,7 +80,7 @@ def choose(change: Change, request: FixRequest, candidates: Mapping[Path, Examin
         )
         copies = copies_of(wanted, finders)
         if named is not None and named.place is Place.BACKUP:
-            copy, standing = _of_backup(present, named.path)
+            copy, standing = of_backup(present, read_backup(named.path.absolute()))
             copies = ranked([copy], wanted)
         found_offers = offers(copies, wanted, request.run)
         if named is not None:
@@ -88,7 +88,7 @@ def choose(change: Change, request: FixRequest, candidates: Mapping[Path, Examin
         else:
             offer, number = best_choice(change, request, wanted, found_offers, finders), len(found_offers) - 1
             if offer.copy.place is Place.BACKUP:
-                _, standing = _of_backup(present, Path(offer.copy.source.partition(":")[2]))
+                _, standing = of_backup(present, read_backup(Path(offer.copy.source.partition(":")[2])))
     copy = _with_contents(offer, wanted, cluster)
     return Chosen(copy, wanted, number, standing, request.other if copy.place is Place.KEY else b"")
 
@@ -105,15 +105,15 @@ def _with_contents(offer: Offer, wanted: Wanted, cluster: Cluster) -> Copy:
     return again
 
 
-def _of_backup(present: Present, path: Path) -> tuple[Copy, Standing]:
-    backup = read_backup(path.absolute())
-    content = backup.content
+def of_backup(present: Present, backup: Backup) -> tuple[Copy, Standing]:
+    """Return what a backup holds, and what speaks for it; raises RefusedByRule, AuditLogUnreadable or SourceError."""
+    content, path = backup.content, backup.path
     if content.key_base64 != present.key:
         why = f"backup {path} is of {display(content.key_base64)}, not of {present.shown}"
         raise refuse(Rule.NOT_ONE_KEY, why, hint="name the key that it is of")
     standing = standing_of(backup, present)
     examined = present.cluster.examiner.independent_copy().examine(content.stored)
-    copy = examined_copy(examined, Place.BACKUP, f"backup {backup.path}", f"backup:{path}")
+    copy = examined_copy(examined, Place.BACKUP, f"backup {path}", f"backup:{path}")
     history = Sameness.UNKNOWN if standing.doubts else Sameness.SAME
     doubt = "" if standing.intent is not None else UNKNOWN_TO_THE_LOG
     copy = msgspec.structs.replace(

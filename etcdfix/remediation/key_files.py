@@ -7,17 +7,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from etcdfix.model.errors import ConfigurationError, RemediationRefused
-from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Operator, Record, RecordType, Subject, Verb
-from etcdfix.remediation.durable import SafeDirectory, default_audit_log, open_directory
+from etcdfix.remediation.durable import SafeDirectory, open_directory
 from etcdfix.remediation.errors import AuditError
+from etcdfix.remediation.places import RecordPaths
 from etcdfix.report.configurations import FileRecord
 from etcdfix.report.model import ReportConfiguration
-
-
-def log_path(audit_log: Path | None) -> Path:
-    """Return where the record goes: to the log that was named, else to the default one."""
-    return audit_log.absolute() if audit_log is not None else default_audit_log()
 
 
 class KeyFile(NamedTuple):
@@ -81,18 +76,16 @@ def record_key_files(
     """
     records: list[FileRecord] = []
     try:
-        with AuditLog.open(log_path(audit_log), operator=operator, create_directory=audit_log is None) as log:
+        with RecordPaths(audit_log=audit_log).open_log(operator) as log:
             for file in files:
                 entry = Record(
                     type=RecordType(verb.value),
                     verb=verb,
                     operator=operator,
                     subject=Subject(
-                        key=b"",
                         group="apiserver.config.k8s.io",
                         api_version="v1",
                         resource="encryptionconfigurations",
-                        namespace="",
                         name=file.shown.path,
                     ),
                     cluster_uid=cluster_uid,

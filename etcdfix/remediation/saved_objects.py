@@ -31,7 +31,6 @@ from etcdfix.copies.rescued import (
 from etcdfix.model.closing import Closing
 from etcdfix.model.errors import why
 from etcdfix.model.model import digest_of
-from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Operator, Record, RecordType, Subject, Verb
 from etcdfix.remediation.audit.search import saved_digests
 from etcdfix.remediation.durable import (
@@ -207,9 +206,7 @@ class RescueRecord:
         self.warnings: list[str] = []
         self._places, self._directory, self._cluster_uid = places, directory, cluster_uid
         shown = [*resources[:_MOST_RESOURCES], *(["…"] if len(resources) > _MOST_RESOURCES else [])]
-        self._subject = Subject(
-            key=b"", group="", api_version="", resource=",".join(shown), namespace="", name=""
-        )
+        self._subject = Subject(resource=",".join(shown))
 
     def announce(self, detail: str) -> frozenset[str]:
         """Return the digests on record, once it is recorded that contents are about to be asked for.
@@ -229,12 +226,7 @@ class RescueRecord:
 
     def _append(self, kind: RecordType, detail: str, digests: tuple[str, ...] = ()) -> None:
         operator = Operator.of_this_process()
-        with AuditLog.open(
-            self.log,
-            operator=operator,
-            create_directory=self._places.audit_log is None,
-            syslog=self._places.syslog,
-        ) as log:
+        with self._places.open_log(operator) as log:
             log.append(
                 Record(
                     type=kind,

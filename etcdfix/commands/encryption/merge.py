@@ -17,7 +17,8 @@ from etcdfix.inputs.ownfiles import HEAD_SUFFIX
 from etcdfix.model.errors import ConfigurationError
 from etcdfix.remediation.audit.log import RESERVE_SUFFIX
 from etcdfix.remediation.audit.record import Operator, Verb
-from etcdfix.remediation.key_files import KeyFile, log_path, record_key_files
+from etcdfix.remediation.key_files import KeyFile, record_key_files
+from etcdfix.remediation.places import RecordPaths
 from etcdfix.report.configurations import EncryptionMergeReport, MergeDecision, RuleKeys
 from etcdfix.report.model import ReportConfiguration
 from etcdfix.report.origin import TOOL, shown_file, shown_word, timestamp
@@ -25,7 +26,7 @@ from etcdfix.report.origin import TOOL, shown_file, shown_word, timestamp
 
 def require_new(output: Path, audit_log: Path | None) -> None:
     """Refuse an output that is there already: it holds keys, and the file it replaced may be the last copy."""
-    log = log_path(audit_log)
+    log = RecordPaths(audit_log=audit_log).log_path
     taken = (log.with_name(log.name + suffix) for suffix in ("", HEAD_SUFFIX, RESERVE_SUFFIX))
     if str(output) == "-":
         trouble = "keys are not written to a terminal or a pipe"

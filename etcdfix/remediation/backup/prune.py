@@ -120,9 +120,7 @@ def prune_backups(
     path = request.places.log_path
     with ExitStack() as stack:
         directories = _open_directories(stack, request, step)
-        log = stack.enter_context(
-            AuditLog.open(path, step=step, operator=operator, syslog=request.places.syslog)
-        )
+        log = stack.enter_context(request.places.open_log(operator, step))
         files = _look(directories)
         log.check(anchors_in(files, path))
         report, going = _survey(request, files, Account(log.records()))

@@ -17,7 +17,7 @@ from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.encryption.config import load_configuration
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import StoredValue
-from etcdfix.remediation import key_files
+from etcdfix.remediation import places
 from etcdfix.testing.servers import EtcdServer
 from etcdfix.text.commands import RunOptions
 from tests.support.change_runs import Registry
@@ -38,7 +38,7 @@ def server(start_etcd: StartEtcd) -> EtcdServer:
 
 @pytest.fixture
 def k3s(server: EtcdServer, tmp_path: Path, capfd: Captured, monkeypatch: Patch) -> K3s:
-    monkeypatch.setattr(key_files, "default_audit_log", lambda: tmp_path / "state" / "audit.jsonl")
+    monkeypatch.setattr(places, "default_audit_log", lambda: tmp_path / "state" / "audit.jsonl")
     server.etcdctl("del", "--prefix", "")
     server.compact()
     return K3s(server, tmp_path, capfd)
@@ -226,7 +226,7 @@ def test_an_unsafe_directory_or_log_stops_it_before_anything_is_written(k3s: K3s
 def test_without_log_it_is_said_that_there_is_no_record(k3s: K3s, tmp_path: Path, monkeypatch: Patch) -> None:
     k3s.keep(OLD)
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(key_files, "default_audit_log", lambda: tmp_path / "file" / "audit.jsonl")
+    monkeypatch.setattr(places, "default_audit_log", lambda: tmp_path / "file" / "audit.jsonl")
     ran = k3s.recover("--save-dir", tmp_path / "saved")
     assert ran.code == 0
     assert "NOT RECORDED in an audit log" in ran.out

@@ -12,7 +12,7 @@ import pytest
 
 from etcdfix.cli.root import run
 from etcdfix.encryption.config import load_configuration
-from etcdfix.remediation import key_files
+from etcdfix.remediation import places
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.errors import NotDurable
 from tests.support.audit_logs import own_directory
@@ -147,7 +147,7 @@ def test_without_the_default_log_it_is_said(
     (tmp_path / "file").write_text("")
     for place, told in (("file", "NOT RECORDED in an audit log: "), ("made", "record 1")):
         log = tmp_path / place / "audit.jsonl"
-        monkeypatch.setattr(key_files, "default_audit_log", lambda log=log: log)
+        monkeypatch.setattr(places, "default_audit_log", lambda log=log: log)
         words = ["--output-file", str(tmp_path / f"of-{place}.yaml")]
         assert run(["encryption", "merge", str(merge.today), str(merge.older), *words]) == 0
         assert told in capfd.readouterr().out

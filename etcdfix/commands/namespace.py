@@ -64,16 +64,25 @@ _HARM: Final = {
 
 
 def concerns_namespace(layout: StorageLayout, name: str) -> Keep:
-    """Return what says how much an examination matters to the report on a namespace: what is in it before the rest."""
+    """Return what says how much an examination matters to the report on a namespace.
+
+    The Namespace itself most of all, then pods, then what is proven broken; what lies elsewhere least.
+    """
     namespaces, own = namespace_key(layout, ""), namespace_key(layout, name)
 
     def keep(found: Examination) -> int:
-        if found.verdict.outcome not in _UNJUDGED:
+        outcome = found.verdict.outcome
+        if outcome not in _UNJUDGED:
             return 0
-        if found.stored.key == own or found.namespace == name:
-            return 2
+        proven = outcome is not Outcome.UNDETERMINED
+        if found.stored.key == own:
+            return 6
+        if found.namespace == name:
+            is_pod = (found.directory.group, found.directory.resource) == ("", "pods")
+            return 5 if is_pod else 3 + proven
         # What cannot be read elsewhere holds this namespace, too.
-        return int(bool(found.namespace) or found.stored.key.startswith(namespaces))
+        everywhere = bool(found.namespace) or found.stored.key.startswith(namespaces)
+        return 1 + proven if everywhere else 0
 
     return keep
 

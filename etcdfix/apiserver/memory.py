@@ -73,7 +73,6 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
         name: Its name.
         uid: Its uid.
         resource_version: A decimal number; the mod revision of the value that the server read.
-        generation: 0 where there is none.
         deleting: It has a deletionTimestamp.
     """
 
@@ -83,7 +82,6 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     uid: str
     resource_version: str
-    generation: int = 0
     deleting: bool = False
 
 
@@ -298,7 +296,6 @@ def _held(body: bytes | None, thing: APIObject, kind: str, *, metadata_only: boo
         name=metadata.name,
         uid=metadata.uid,
         resource_version=metadata.resource_version,
-        generation=metadata.generation,
         deleting=metadata.deletion_timestamp is not None,
     )
     return Remembered(word=Memory.HELD, identity=identity, raw=b"" if metadata_only else body)

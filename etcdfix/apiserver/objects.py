@@ -139,7 +139,6 @@ class Metadata(msgspec.Struct):
     namespace: str = ""
     uid: str = ""
     resource_version: str = msgspec.field(name="resourceVersion", default="")
-    generation: int = 0
     deletion_timestamp: str | None = msgspec.field(name="deletionTimestamp", default=None)
 
 

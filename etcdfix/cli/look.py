@@ -51,7 +51,11 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """Exit codes of commands that look."""
+    """Exit codes of commands that look.
+
+    A command that is ended early writes a partial report, where it has one. ``--timeout`` ends it with 3, without any
+    report with 5.
+    """
 
     NOTHING_WRONG = 0
     FINDINGS = 1
@@ -61,20 +65,6 @@ class ExitCode(IntEnum):
     HUNG_UP = 129
     INTERRUPTED = 130
     TERMINATED = 143
-
-
-MEANINGS: dict[ExitCode, str] = {
-    ExitCode.NOTHING_WRONG: "nothing wrong",
-    ExitCode.FINDINGS: "findings: decrypt-failure, decode-failure or inconsistent; see --fail-on",
-    ExitCode.USAGE: "usage or configuration error",
-    ExitCode.INCOMPLETE: "incomplete: something is undetermined, or was lost midway (wins over 1)",
-    ExitCode.SOURCE: "source unreachable or unreadable: nothing was examined",
-    ExitCode.HUNG_UP: "ended by SIGHUP",
-    ExitCode.INTERRUPTED: "interrupted",
-    ExitCode.TERMINATED: "ended by SIGTERM",
-}
-"""A command that is ended early writes a partial report, where it has one. ``--timeout`` ends it with 3, without any
-report with 5."""
 
 
 def report_exit_code(report: Report, ended: EndedEarly | None) -> int:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import re
-from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -38,19 +37,6 @@ _MOST_LINE_BYTES: Final = 1 << 20
 """The name of an object has 253 characters at most, and so has its namespace."""
 
 
-class Fit(StrEnum):
-    """How a saved object's resourceVersion stands to the mod revision that a report has for its etcd key."""
-
-    EQUAL = "equal"
-    """It is the object that the unreadable value holds."""
-    OLDER = "older"
-    """The key was written afterwards: the newest write is not in it."""
-    NEWER = "newer"
-    """The key was written after the report was made."""
-    UNKNOWN = "unknown"
-    """No report says a mod revision."""
-
-
 class SavedObject(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the index: an object as an API server had it in memory.
 
@@ -61,7 +47,6 @@ class SavedObject(msgspec.Struct, frozen=True, kw_only=True):
         kind: As the answer says.
         namespace: "" for an object without one.
         resource_version: As the answer says, a decimal number.
-        generation: ``metadata.generation``, 0 where there is none.
         deleting: It has a deletionTimestamp.
         mod_revision: Of the etcd key, by the report; 0 where none says it.
         sha256: ``sha256:<hex>`` of the file.
@@ -81,7 +66,6 @@ class SavedObject(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     uid: str
     resource_version: str
-    generation: int = 0
     deleting: bool = False
     mod_revision: int = 0
     sha256: str
@@ -116,14 +100,6 @@ class RescueIndex(msgspec.Struct, frozen=True, kw_only=True):
         for saved in sorted(self.objects, key=lambda one: int(one.resource_version), reverse=True):
             found.setdefault(saved.key, []).append(saved)
         return found
-
-
-def fit_of(resource_version: str, mod_revision: int) -> Fit:
-    """Compare a resourceVersion with the mod revision of the etcd key; 0 for one that nobody knows."""
-    if not mod_revision:
-        return Fit.UNKNOWN
-    number = int(resource_version)
-    return Fit.EQUAL if number == mod_revision else Fit.OLDER if number < mod_revision else Fit.NEWER
 
 
 def file_name(key: bytes, resource_version: str, sha256: str) -> str:

@@ -125,7 +125,6 @@ class RescueStore(Closing):
             name=identity.name,
             uid=identity.uid,
             resource_version=identity.resource_version,
-            generation=identity.generation,
             deleting=identity.deleting,
             mod_revision=mod_revision,
             sha256=sha256,

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from etcdfix.copies.rescued import INDEX_NAME, Fit
+from etcdfix.copies.rescued import INDEX_NAME
 from etcdfix.model.model import GroupResource
 from etcdfix.report.document import (
     Cell,
@@ -52,7 +52,7 @@ class RescuedObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         state: What became of it.
         mod_revision: Of its etcd key; left out where nothing says it.
         resource_version: Of what is saved; with equal mod_revision, it is the object that the unreadable value holds.
-        fit: How the two compare; ``unknown`` where nothing is saved, or the mod revision is not known.
+        older: What is saved lacks the last write.
         file: Name of the file in the directory; left out where nothing is saved.
         detail: Why it is not saved, by server; left out where it is.
     """
@@ -66,7 +66,7 @@ class RescuedObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     state: Rescued
     mod_revision: int = 0
     resource_version: str = ""
-    fit: Fit = Fit.UNKNOWN
+    older: bool = False
     file: str = ""
     sha256: str = ""
     server: str = ""
@@ -81,9 +81,7 @@ class RescuedObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         """Return what is missing of it, in words; "" for nothing."""
         if self.state not in {Rescued.SAVED, Rescued.READABLE}:
             return f"{self.state}: {self.detail}" if self.detail else self.state.value
-        return (
-            "saved without its last write, in an older state than etcd has" if self.fit is Fit.OLDER else ""
-        )
+        return "saved without its last write, in an older state than etcd has" if self.older else ""
 
 
 class RescueServer(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,7 +171,7 @@ class RescueReport(PublishedReport, frozen=True, kw_only=True):
         for one in self.objects:
             count = kinds.setdefault(one.group_resource, Counter())
             count[one.state] += 1
-            count["older"] += one.fit is Fit.OLDER
+            count["older"] += one.older
         states = [*Rescued, "older"]
         return [
             (name, sum(count[state] for state in Rescued), *(count[state] for state in states))

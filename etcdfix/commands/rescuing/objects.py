@@ -9,7 +9,7 @@ import msgspec
 
 from etcdfix.apiserver.memory import Memory, Remembered
 from etcdfix.apiserver.objects import APIObject
-from etcdfix.copies.rescued import Fit, SavedObject, fit_of
+from etcdfix.copies.rescued import SavedObject
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.scope import resolved, values_in
 from etcdfix.examine.verdicts.deletability import FAILED, KMS_DOUBTS
@@ -158,7 +158,7 @@ def outcome_of(
     return msgspec.structs.replace(
         one,
         resource_version=saved.resource_version,
-        fit=fit_of(saved.resource_version, target.mod_revision),
+        older=int(saved.resource_version) < target.mod_revision,
         file=saved.file,
         sha256=saved.sha256,
         server=saved.server,
@@ -171,8 +171,8 @@ def next_steps(
     """Yield what to do next."""
     of_report = words[0] == "--from-report"
     not_said = any(one.state in {Rescued.NOT_ASKED, Rescued.REFUSED} for one in objects.values())
-    older = any(one.fit is Fit.OLDER for one in objects.values())
-    saved = [key for key, one in objects.items() if one.state is Rescued.SAVED and one.fit is not Fit.OLDER]
+    older = any(one.older for one in objects.values())
+    saved = [key for key, one in objects.items() if one.state is Rescued.SAVED and not one.older]
     missing = [key for key, one in objects.items() if one.state is Rescued.NOT_HELD]
     if not_said or older or (missing and not all_asked):
         yield Remedy(

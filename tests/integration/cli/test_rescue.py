@@ -300,7 +300,7 @@ def test_an_older_state_is_saved_and_called_so(ground: Ground) -> None:
     found = ground.rescue("--from-report", report)
     assert found.code == 3
     (one,) = found.report["objects"]
-    assert (one["state"], one["fit"]) == ("saved", "older")
+    assert (one["state"], one["older"]) == ("saved", True)
     assert "older state" in ground.rescue("--from-report", report, output="text").out
     assert len(ground.files()) == 1
 

@@ -7,7 +7,6 @@ import shlex
 import pytest
 
 from etcdfix.commands.rescuing.objects import next_steps
-from etcdfix.copies.rescued import Fit
 from etcdfix.report.rescue import Rescued, RescuedObject
 from etcdfix.text.commands import RunOptions
 
@@ -23,17 +22,17 @@ OF_REPORT, OF_KIND, OF_KEYS = ("--from-report", "scan.json"), ("secrets",), (ONE
 AGAIN = [*API, "--rescued", "/srv/saved", *LOG]
 
 
-def rescued(state: Rescued, fit: Fit = Fit.EQUAL) -> RescuedObject:
+def rescued(state: Rescued, older: bool = False) -> RescuedObject:
     return RescuedObject(
         key="", key_base64=None, group="", resource="secrets", namespace="shop", name="", state=state,
-        mod_revision=7, fit=fit,
+        mod_revision=7, older=older,
     )  # fmt: skip
 
 
 def commands(
-    words: tuple[str, ...], *states: Rescued, fit: Fit = Fit.EQUAL, all_asked: bool = True
+    words: tuple[str, ...], *states: Rescued, older: bool = False, all_asked: bool = True
 ) -> list[list[str]]:
-    objects = {key: rescued(state, fit) for key, state in zip((ONE, TWO), states, strict=False)}
+    objects = {key: rescued(state, older) for key, state in zip((ONE, TWO), states, strict=False)}
     return [
         shlex.split(step.command.line(RUN))[1:]
         for step in next_steps(words, objects, "/srv/saved", all_asked=all_asked)
@@ -49,7 +48,7 @@ def test_what_may_still_be_held_comes_first(state: Rescued) -> None:
 
 
 def test_an_older_state_is_asked_for_again() -> None:
-    assert [words[0] for words in commands(OF_REPORT, Rescued.SAVED, fit=Fit.OLDER)] == ["rescue"]
+    assert [words[0] for words in commands(OF_REPORT, Rescued.SAVED, older=True)] == ["rescue"]
 
 
 @pytest.mark.parametrize("all_asked", [True, False])
@@ -57,7 +56,7 @@ def test_one_that_is_older_keeps_no_other_from_being_fixed(all_asked: bool) -> N
     """Where no server has a newer state, asking again would give the same, for ever."""
     third = b"/registry/secrets/shop/three"
     objects = {
-        ONE: rescued(Rescued.SAVED, Fit.OLDER), TWO: rescued(Rescued.SAVED), third: rescued(Rescued.NOT_HELD)
+        ONE: rescued(Rescued.SAVED, older=True), TWO: rescued(Rescued.SAVED), third: rescued(Rescued.NOT_HELD)
     }  # fmt: skip
     again, fix, copies = next_steps(OF_KEYS, objects, "/srv/saved", all_asked=all_asked)
     assert "the same command again" in again.action

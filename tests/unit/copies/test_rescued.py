@@ -14,10 +14,8 @@ from etcdfix.copies import rescued
 from etcdfix.copies.rescued import (
     FORMAT,
     INDEX_NAME,
-    Fit,
     SavedObject,
     file_name,
-    fit_of,
     read_index,
     read_saved,
 )
@@ -206,13 +204,3 @@ def test_a_line_of_another_etcd_key_is_no_index_to_rely_upon(tmp_path: Path) -> 
     node = saved_object(key=b"/registry/minions/db", body=body, kind="Node", namespace="")
     (tmp_path / node.file).write_bytes(body)
     assert read_saved(tmp_path, node) == body
-
-
-@pytest.mark.parametrize(
-    ("resource_version", "mod_revision", "fit"),
-    [("9", 10, Fit.OLDER), ("10", 10, Fit.EQUAL), ("11", 10, Fit.NEWER), ("9", 0, Fit.UNKNOWN)],
-)
-def test_resource_versions_are_compared_as_numbers(
-    resource_version: str, mod_revision: int, fit: Fit
-) -> None:
-    assert fit_of(resource_version, mod_revision) is fit

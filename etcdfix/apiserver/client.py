@@ -76,6 +76,9 @@ class Status(msgspec.Struct):
 
     kind: str
     details: _Details = msgspec.field(default_factory=_Details)
+    code: int = 0
+    message: str = ""
+    reason: str | None = None
 
 
 class Reply(msgspec.Struct, frozen=True):

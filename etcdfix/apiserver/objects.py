@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from etcdfix.apiserver.client import NOT_UNDERSTOOD, NoReply, Reply, Server
+from etcdfix.apiserver.client import NOT_UNDERSTOOD, NoReply, Reply, Server, Status
 from etcdfix.model.model import GroupResource
 from etcdfix.model.storagekey import api_path
 
@@ -80,7 +80,7 @@ class Foretold(NamedTuple):
         bare cause, which must be the one that is foretold: ``unexpected EOF`` is said of connections as well.
         """
         try:
-            found = msgspec.json.decode(body or b"", type=_Failure)
+            found = msgspec.json.decode(body or b"", type=Status)
         except NOT_UNDERSTOOD:
             return False
         if (found.kind, found.code) != ("Status", 500) or (found.reason or "") not in _READ_ERROR_REASONS:
@@ -148,13 +148,6 @@ class Served(msgspec.Struct):
     kind: str
     metadata: Metadata
     api_version: str = msgspec.field(name="apiVersion", default="")
-
-
-class _Failure(msgspec.Struct):
-    kind: str
-    code: int
-    message: str
-    reason: str | None = None
 
 
 class _Version(msgspec.Struct):

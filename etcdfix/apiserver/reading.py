@@ -15,7 +15,15 @@ import msgspec
 
 from etcdfix.apiserver.client import NOT_UNDERSTOOD, AuthorizationRefused, NoReply, RefusalReason, Server
 from etcdfix.apiserver.kubeconfig import APIAccess
-from etcdfix.apiserver.objects import METADATA_LIST, Answer, APIObject, Foretold, ServerAnswer, read_object
+from etcdfix.apiserver.objects import (
+    METADATA_LIST,
+    Answer,
+    APIObject,
+    Foretold,
+    Served,
+    ServerAnswer,
+    read_object,
+)
 from etcdfix.apiserver.permissions import authorize
 from etcdfix.apiserver.servers import (
     DEFAULT_TIMEOUT_SECONDS,
@@ -37,14 +45,6 @@ _LONGEST_LIST: Final = 1 << 20
 _LISTS: Final = ("/api/v1/namespaces", "/apis/coordination.k8s.io/v1/leases")
 """Kinds that every cluster has: where one cannot be read, the other may be."""
 _SILENT: Final = frozenset({Answer.DENIED, Answer.NO_ANSWER})
-
-
-class _ListMeta(msgspec.Struct):
-    resource_version: str = msgspec.field(name="resourceVersion")
-
-
-class _List(msgspec.Struct):
-    metadata: _ListMeta
 
 
 class SeenRevision(msgspec.Struct, frozen=True):
@@ -186,7 +186,7 @@ def revision_seen_by(server: Server) -> SeenRevision:
             return SeenRevision(why=reply.text)
         if reply.status == 200:
             try:
-                found = msgspec.json.decode(reply.body or b"", type=_List)
+                found = msgspec.json.decode(reply.body or b"", type=Served)
                 return SeenRevision(int(found.metadata.resource_version))
             except (*NOT_UNDERSTOOD, ValueError):
                 return SeenRevision(why=f"its answer to a list of {path} could not be understood")

@@ -251,24 +251,6 @@ def reach(access: Access, cluster: ClusterIdentity, url: str) -> tuple[Server, s
     )
 
 
-class _Address(msgspec.Struct):
-    ip: str
-
-
-class _Port(msgspec.Struct):
-    port: int
-
-
-class _Subset(msgspec.Struct):
-    addresses: list[_Address] = []
-    ports: list[_Port] = []
-
-
-class _Endpoints(msgspec.Struct):
-    kind: str
-    subsets: list[_Subset] = []
-
-
 def listed_by(server: Server) -> tuple[list[str], str]:
     """Return the addresses that service default/kubernetes lists, and why there may be more, "" for no reason."""
     reply = server.send("GET", _ENDPOINTS)
@@ -288,16 +270,16 @@ def listed_by(server: Server) -> tuple[list[str], str]:
 def addresses_of(body: bytes | None) -> list[str] | None:
     """Return the addresses that Endpoints list; None where they are none."""
     try:
-        found = msgspec.json.decode(body or b"", type=_Endpoints)
-        if found.kind != "Endpoints":
+        found = msgspec.json.decode(body or b"")
+        if found["kind"] != "Endpoints":
             return None
         return [
-            f"https://{_host(address.ip)}:{port.port}"
-            for subset in found.subsets
-            for address in subset.addresses
-            for port in subset.ports
+            f"https://{_host(str(address['ip']))}:{int(port['port'])}"
+            for subset in found.get("subsets", ())
+            for address in subset.get("addresses", ())
+            for port in subset.get("ports", ())
         ]
-    except (*NOT_UNDERSTOOD, ValueError):
+    except (*NOT_UNDERSTOOD, ValueError, TypeError, AttributeError, KeyError):
         return None
 
 

@@ -142,7 +142,7 @@ class LiveSource(Source):
                 except CallFailed as failed:
                     pending = None
                     reach.widen()
-                    again = self._recover(failed.failure, prefix, start, end)
+                    again = self._recover(failed.failure, prefix, start)
                     if again is None:
                         return
                     start = again
@@ -369,7 +369,7 @@ class LiveSource(Source):
         self._revision = 0 if helps else self._revision
         return helps
 
-    def _recover(self, failure: Failure, prefix: bytes, start: bytes, end: bytes) -> bytes | None:
+    def _recover(self, failure: Failure, prefix: bytes, start: bytes) -> bytes | None:
         """Decide how a scan goes on after a page failed: from which key, or not at all (None)."""
         if self._moves_on(failure):
             return start
@@ -378,26 +378,8 @@ class LiveSource(Source):
             return start
         if failure.kind is FailureKind.TOO_LARGE and self._page.shrink():
             return start
-        if failure.kind is FailureKind.TOO_LARGE:
-            return self._skip_oversized(prefix, start, end)
         self._give_up(failure, prefix, start)
         return None
-
-    def _skip_oversized(self, prefix: bytes, start: bytes, end: bytes) -> bytes | None:
-        try:
-            found = self._read(key=start, range_end=end, limit=1, keys_only=True)
-        except CallFailed as failed:
-            if self._moves_on(failed.failure):
-                return start
-            self._give_up(failed.failure, prefix, start)
-            return None
-        # It may be the first answer of all; then the rest must be read at the same revision.
-        self._note_revision(found.header.revision, found.kvs[0].key if found.kvs else start)
-        if not found.kvs:
-            return None
-        key = found.kvs[0].key
-        self._problems.add(f"key {display(key)} was left out: its value is larger than we take")
-        return after(key)
 
     def _give_up(self, failure: Failure, prefix: bytes, start: bytes) -> None:
         """Write down what is lost of a range, or raise if nothing at all was read so far."""

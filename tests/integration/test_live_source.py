@@ -97,20 +97,6 @@ def test_answers_too_large_are_asked_for_in_parts(
         assert source.problems == []
 
 
-def test_a_value_larger_than_any_answer_is_named_and_stepped_over(
-    etcd: EtcdServer, prefix: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = pairs_below(prefix, 20, size=1_000)
-    etcd.put_all(expected.items())
-    large = prefix + b"00007-large"
-    etcd.put(large, bytes(1_200_000))
-    monkeypatch.setattr(channel, "MAX_ANSWER_BYTES", 1 << 20)
-    with live(etcd.endpoint) as source:
-        assert values(source, prefix) == expected
-        (problem,) = source.problems
-    assert large.decode() in problem
-
-
 @pytest.mark.usefixtures("pages_of_ten")
 def test_writes_during_a_scan_are_not_seen(etcd: EtcdServer, prefix: bytes) -> None:
     before = pairs_below(prefix, 45)

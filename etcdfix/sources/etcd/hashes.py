@@ -7,10 +7,10 @@ hash at the compacted revision itself, except as that of the newest: then ``head
 from __future__ import annotations
 
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any, Final
 
-from etcdfix.sources.etcd.channel import ReadOnlyChannel, open_channel
+from etcdfix.sources.etcd.channel import open_channel
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.endpoints import parse_endpoint
 from etcdfix.sources.etcd.failures import CallFailed, FailureKind
@@ -59,28 +59,22 @@ def _differing(client: EtcdClient, revision: int) -> str:
 
 
 def _hash_of(client: EtcdClient, endpoint: str, revision: int) -> Any | None:
-    try:
-        named = parse_endpoint(endpoint, has_tls_material=client.connection.has_tls_material)
-        with closing(open_channel(named, client.material, client.connection)) as channel:
-            return _answer(client, channel, revision)
-    except CallFailed:
-        return None
-
-
-def _answer(client: EtcdClient, channel: ReadOnlyChannel, revision: int) -> Any:
-    give_up_at, request = time.monotonic() + _PATIENCE_SECONDS, message("HashKVRequest")(revision=revision)
+    named = parse_endpoint(endpoint, has_tls_material=client.connection.has_tls_material)
     limit = client.connection.command_timeout_seconds + _EXTRA_SECONDS
-    while True:
-        try:
-            asked = channel.start(HASH_KV, request, timeout_seconds=limit, metadata=client.fresh_login())
-            found = asked.result()[0]
-        except CallFailed as failed:
-            if failed.failure.kind is FailureKind.COMPACTED and request.revision:
-                request = message("HashKVRequest")()
-                continue
-            if failed.failure.kind is not FailureKind.FUTURE_REVISION or time.monotonic() > give_up_at:
-                raise
-            time.sleep(_PAUSE_SECONDS)
-        else:
-            found.header.revision = request.revision or found.header.revision
-            return found
+    give_up_at, request = time.monotonic() + _PATIENCE_SECONDS, message("HashKVRequest")(revision=revision)
+    with suppress(CallFailed), closing(open_channel(named, client.material, client.connection)) as channel:
+        while True:
+            try:
+                metadata = client.fresh_login()
+                found, _ = channel.start(HASH_KV, request, timeout_seconds=limit, metadata=metadata).result()
+            except CallFailed as failed:
+                if failed.failure.kind is FailureKind.COMPACTED and request.revision:
+                    request = message("HashKVRequest")()
+                elif failed.failure.kind is FailureKind.FUTURE_REVISION and time.monotonic() < give_up_at:
+                    time.sleep(_PAUSE_SECONDS)
+                else:
+                    return None
+            else:
+                found.header.revision = request.revision or found.header.revision
+                return found
+    return None

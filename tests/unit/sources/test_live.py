@@ -179,39 +179,16 @@ def test_an_etcd_that_calls_even_the_newest_revision_compacted(etcd: ScriptedEtc
 
 
 @pytest.mark.usefixtures("pages_of_ten")
-def test_a_large_key_that_cannot_be_named(etcd: ScriptedEtcd) -> None:
-    def too_large(call: Call) -> Refusal | None:
-        if call.path != RANGE or call.request.key != key(9) + b"\0":
-            return None
-        return (
-            PERMISSION_DENIED if call.request.keys_only else Refusal("RESOURCE_EXHAUSTED", "larger than max")
-        )
-
-    etcd.script = too_large
+def test_a_key_larger_than_any_answer_ends_what_is_read(etcd: ScriptedEtcd) -> None:
+    etcd.script = lambda call: (
+        Refusal("RESOURCE_EXHAUSTED", "larger than max")
+        if call.path == RANGE and call.request.key == key(9) + b"\0"
+        else None
+    )
     with live(etcd) as source:
         assert len(values(source)) == 10
         (problem,) = source.problems
     assert problem.startswith(f"lost after key {key(9).decode()}: ")
-
-
-@pytest.mark.usefixtures("pages_of_ten")
-def test_a_compaction_while_a_large_key_is_named(etcd: ScriptedEtcd) -> None:
-    compacted_once: list[bool] = []
-
-    def script(call: Call) -> Refusal | None:
-        if call.path != RANGE or call.request.key != key(9) + b"\0" or compacted_once:
-            return None
-        if not call.request.keys_only:
-            return Refusal("RESOURCE_EXHAUSTED", "larger than max")
-        compacted_once.append(True)
-        etcd.store.put(key(44), b"changed")
-        etcd.store.compact()
-        return None
-
-    etcd.script = script
-    with live(etcd) as source:
-        assert values(source) == pairs(45) | {key(44): b"changed"}
-        assert (source.problems, len(source.describe().segments)) == ([], 2)
 
 
 def test_time_outs_make_the_page_small(etcd: ScriptedEtcd) -> None:

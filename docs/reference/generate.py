@@ -29,7 +29,6 @@ _SETTINGS: Final[dict[str, Any]] = {
 _ELSEWHERE: Final = {
     Rule.NOT_ONE_KEY: "A change is about exactly one etcd key, named in full.",
     Rule.KINE: "Etcdfix does not write to kine: an API server makes the change.",
-    Rule.MARKED_CONFIGURATION: "A configuration that etcdfix made is used once API servers write with it.",
     Rule.INCONSISTENT: "What the API server accepts as it is, is changed through the API.",
     Rule.NOT_REPAIRABLE: "There is a copy that is proven, or a person names one.",
     Rule.SEVERAL_REPAIRS: "Only one way of putting the value right fits.",

@@ -234,8 +234,8 @@ def recover(
     Only EncryptionConfigurations are taken out of that data, which also holds the keys of every CA. No token and no key
     is ever shown. The Nodes' annotation encryption-config-hash names the configuration that the servers run with.
 
-    What --save-dir writes is for reading (--encryption-config, --in candidate:FILE): etcdfix changes nothing while it
-    is the --encryption-config. The audit log takes a record, as for encryption merge.
+    Servers can be given what --save-dir writes as it is. etcdfix changes nothing by it (--encryption-config) before
+    API servers write with it. The audit log takes a record, as for encryption merge.
     """
     wanted = wanted_scope(options)
     logs = [named for named in places if named.place is Place.LOG]

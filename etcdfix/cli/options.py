@@ -359,6 +359,7 @@ REPLACING_RULES: Final = (
     Rule.NEWER_THAN_KNOWN,
     Rule.MASS_DAMAGE,
     Rule.ONLY_COPY,
+    Rule.UNDEPLOYED_WRITE_KEY,
 )
 """Rules that can be accepted for a value which a change deletes or replaces."""
 DELETION_RULES: Final = (*REPLACING_RULES, Rule.ENDS_CACHED_READS)

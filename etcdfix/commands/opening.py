@@ -336,7 +336,7 @@ def open_cluster(
         through_the_api: API servers make the change, so that it may be kine's file too.
 
     Raises:
-        RefusedByRule: The source is kine; or etcdfix itself made the EncryptionConfiguration.
+        RefusedByRule: The source is kine.
     """
     from etcdfix.remediation.cluster import Cluster
     from etcdfix.sources.kine import KineSource
@@ -346,16 +346,6 @@ def open_cluster(
     if inputs.kine is not None and not through_the_api:
         raise _kine(str(inputs.kine))
     configuration = configure(inputs)
-    if (
-        configuration is not None and configuration.made_by
-    ):  # no API server may know its keys: it proves nothing
-        raise refuse(
-            Rule.MARKED_CONFIGURATION,
-            f"{configuration.path} was made by etcdfix encryption {configuration.made_by}: it is for reading, and says "
-            "nothing about how API servers write",
-            hint="--encryption-config: the file that the API servers run with today; fix --from candidate:FILE "
-            "takes this one",
-        )
     main = _main_etcd(inputs, say)
     with (
         open_source(inputs, say=say) as source,
@@ -371,6 +361,7 @@ def open_cluster(
             configured=bool(digest),
             no_encryption=inputs.no_encryption,
             config_sha256=digest,
+            config_made_by=configuration.made_by if configuration is not None else "",
             release_source=inputs.release_source,
             main=main,
             main_named=inputs.main_named,

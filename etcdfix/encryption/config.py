@@ -4,9 +4,9 @@ The same files are accepted and refused as by the API server; why one is refused
 where the file has it, and never with a key. What only a server of one version or one flag refuses is accepted and
 noted in the configuration's warnings: a forensic tool reads data that older servers wrote.
 
-A file that etcdfix writes is for reading, and nothing may be written by it. Its mark ``<made by>.not-for-writing.…``
-stands twice: in a comment, for people; and as a resource in a rule of its own, which API servers take like that of a
-custom resource. So it is still there in a file that a tool has turned into JSON, or written anew without comments.
+A file that etcdfix writes can be given to API servers as it is. Nothing is changed by it before they write with it:
+until then a comment marks it. Who takes the comment away has a file as everybody writes one, and what is sealed under
+any file needs the same proof.
 
 Source: kube-apiserver 1.36, ``k8s.io/apiserver/pkg/server/options/encryptionconfig/config.go``.
 """
@@ -49,16 +49,13 @@ MAX_FILE_BYTES = 4 << 20
 """An EncryptionConfiguration is a few kilobytes."""
 
 _MAX_SAID = 10
-NOT_FOR_WRITING: Final = "not-for-writing.etcdfix.io"
-"""The API group of the mark."""
+NOT_DEPLOYED: Final = "not-deployed.etcdfix.io"
+"""How a mark ends; it begins with the command that made the file."""
 
 MADE_BY_RECOVER: Final = "recover"
 """The command that takes one out of the datastore of k3s or RKE2."""
 
-UNKNOWN_MAKER: Final = "etcdfix"
-"""Of a file in which only the group is left."""
-
-_MARK: Final = re.compile(rb"(?:([a-z]{1,32})\.)?" + re.escape(NOT_FOR_WRITING.encode()), re.IGNORECASE)
+_MARK: Final = re.compile(rb"([a-z]{1,32})\." + re.escape(NOT_DEPLOYED.encode()), re.IGNORECASE)
 
 
 def load_configuration(path: Path, minor: int | None = None) -> EncryptionConfiguration:
@@ -100,20 +97,13 @@ def parse_configuration(raw: bytes, *, path: str, minor: int | None = None) -> E
     problems = [one for one in found if one.kind == REFUSED or one.kind in STRICT]
     if any(strict or one.kind == REFUSED for one in problems):
         raise _refused(go_quote(path), raw, problems)
-    made_by = find_mark(raw, rules)
-    made = (
-        [f"was made by etcdfix encryption {made_by}, for reading: nothing is changed by it"]
-        if made_by
-        else []
-    )
+    made_by = find_mark(raw)
+    until = "nothing is changed by it before API servers write with it"
+    made = [f"was made by etcdfix encryption {made_by}: {until}"] if made_by else []
     return EncryptionConfiguration(
         path=path,
         sha256=digest_of(raw),
-        rules=tuple(
-            ResourceRule(entries, rule.providers)
-            for rule in rules
-            if (entries := tuple(entry for entry in rule.resources if not is_mark(entry)))
-        ),
+        rules=tuple(rules),
         warnings=tuple(dict.fromkeys([*made, *(one.trouble for one in found)])),
         made_by=made_by,
     )
@@ -155,44 +145,22 @@ def place_of(path: config_file.Path) -> str:
     return "".join(steps).removeprefix(".")
 
 
-def mark_of(made_by: str) -> str:
-    """Return the resource that marks a file, for the command that made it: ``merge``."""
-    return f"{made_by}.{NOT_FOR_WRITING}"
-
-
-def is_mark(entry: str) -> bool:
-    """Say whether an entry of a resource list is a mark, and no resource."""
-    return entry == NOT_FOR_WRITING or entry.endswith(f".{NOT_FOR_WRITING}")
-
-
-def find_mark(raw: bytes, rules: Iterable[ResourceRule]) -> str:
-    """Return what made a file that is marked; "" for a file that is not.
-
-    The name counts wherever it stands, comments and later documents included. The entries may be written with escapes.
-    """
-    entries = (entry.encode(errors="replace") for rule in rules for entry in rule.resources)
-    for text in (raw, *entries):
-        found = _MARK.search(text)
-        if found is not None:
-            return found[1].decode().lower() if found[1] is not None else UNKNOWN_MAKER
-    return ""
+def find_mark(raw: bytes) -> str:
+    """Return the command that made a file that is marked, wherever the mark stands; "" for a file that is not."""
+    found = _MARK.search(raw)
+    return found[1].decode().lower() if found is not None else ""
 
 
 def configuration_file(rules: Iterable[ResourceRule], *, made_by: str, comment: Sequence[str]) -> bytes:
     """Return a marked file, encryption keys included."""
-    mark = mark_of(made_by)
     lines = [
         *(f"# {_comment(line)}" for line in comment),
         "# It holds encryption keys: keep it as secret as the files that they come from.",
-        f"# {mark}: etcdfix writes nothing by it. Before API servers get it, look at what comes",
-        "# first for each resource; then remove these lines and the first element of resources, which mark it.",
+        f"# {made_by}.{NOT_DEPLOYED}: API servers can be given this file as it is. Look first at what",
+        "# comes first for each resource: that writes. etcdfix changes nothing by it before they write with it.",
         "apiVersion: apiserver.config.k8s.io/v1",
         "kind: EncryptionConfiguration",
         "resources:",
-        "- resources:",
-        f"  - {_text(mark)}",
-        "  providers:",
-        "  - identity: {}",
     ]
     for rule in rules:
         lines += ["- resources:", *(f"  - {_text(name)}" for name in rule.resources), "  providers:"]
@@ -237,7 +205,7 @@ def _comment(text: str) -> str:
 
 
 def recovered_file(configuration: EncryptionConfiguration, sha256: str) -> bytes:
-    """Return a configuration as a file that is for reading, encryption keys included.
+    """Return a configuration as a marked file, encryption keys included.
 
     It says nothing of where it was found, so that the same configuration always makes the same file.
     """

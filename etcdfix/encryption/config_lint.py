@@ -15,7 +15,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from etcdfix.encryption.config import find_mark, is_mark
+from etcdfix.encryption.config import find_mark
 from etcdfix.encryption.config_file import REFUSED, Decoded, Path
 from etcdfix.encryption.config_model import (
     EVERYTHING,
@@ -66,7 +66,7 @@ _NEXT: Final = {
     "same-name-other-bytes": "Give every key a name that was never used.",
     "repeated-key": "Make a new key for a rotation, or remove one of the two.",
     "file-mode": "Run chmod 600 as the user that runs the API server.",
-    "made-for-reading": "Check which provider comes first for each resource, then remove the mark.",
+    "made-by-etcdfix": "Look at which provider comes first for each resource before API servers get it.",
     "identity-missing": "Scan with this file first, to see that no value is stored unencrypted any more.",
     "narrower-rule": "Add these providers to this rule, if values were ever written with them.",
     "short-key": "Use 32 bytes at the next rotation.",
@@ -121,9 +121,9 @@ def lint(raw: bytes, decoded: Decoded, *, mode: int | None = None) -> Iterator[L
 
 
 def _advice(raw: bytes, rules: Sequence[ResourceRule], mode: int | None) -> Iterator[LintFinding]:
-    made_by = find_mark(raw, rules)
+    made_by = find_mark(raw)
     if made_by:
-        yield _found("made-for-reading", (), f"etcdfix encryption {made_by} made this file for reading")
+        yield _found("made-by-etcdfix", (), f"etcdfix encryption {made_by} made this file", advice=True)
     if mode is not None and mode & (stat.S_IRWXG | stat.S_IRWXO):
         told = f"other users can open the file (mode {stat.S_IMODE(mode):04o}), which holds the keys"
         yield _found("file-mode", (), told)
@@ -144,7 +144,7 @@ def _advice(raw: bytes, rules: Sequence[ResourceRule], mode: int | None) -> Iter
         yield from _one_key(given)
     yield from _several_keys(keys)
     for index, rule in enumerate(rules):
-        if rule.providers and not any(map(is_mark, rule.resources)):
+        if rule.providers:
             yield from _providers(("resources", index, "providers"), rule)
 
 
@@ -165,7 +165,7 @@ def _entries(rules: Sequence[ResourceRule]) -> Iterator[LintFinding]:
         (("resources", index, "resources", position), parse_group_resource(entry), _reads(rule))
         for index, rule in enumerate(rules)
         for position, entry in enumerate(rule.resources)
-        if entry and not is_mark(entry)
+        if entry
     ]
     wildcards = {name: reads for _, name, reads in places if name.resource == "*"}
     for path, name, reads in places:

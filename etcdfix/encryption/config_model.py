@@ -89,10 +89,10 @@ class EncryptionConfiguration(msgspec.Struct, frozen=True):
 
     Attributes:
         sha256: ``sha256:<hex>`` of the raw file: the content hash that the API server reports.
-        rules: In file order; without the mark of a file that etcdfix made.
+        rules: In file order.
         warnings: What some API server would refuse or ignore, one sentence each.
-        made_by: The command of etcdfix that made the file (``merge``); "" for any other file. Such a file is for
-            reading: nothing is ever written by it.
+        made_by: The command of etcdfix that made the file (``merge``); "" for any other file. Nothing is
+            changed by such a file before API servers write with it.
     """
 
     path: str

@@ -16,7 +16,6 @@ class Rule(StrEnum):
     NOT_ONE_KEY = "not-one-key"
     KINE = "kine"
     NO_CONFIGURATION = "no-configuration"
-    MARKED_CONFIGURATION = "marked-configuration"
     GONE = "gone"
     EXPECTATION_DIFFERS = "expectation-differs"
     PLAN = "plan"

@@ -209,7 +209,9 @@ class Change(Facts):
 
     @fact("seal")
     def _seal(self) -> tuple[Sealed, Examination] | None:
-        return seal_contents(self.present, self.copy) if self.copy.way is Way.SEAL else None
+        if self._choose is None or self.copy.way is not Way.SEAL:
+            return None
+        return seal_contents(self.present, self.copy)
 
     @property
     def sealed(self) -> Sealed | None:
@@ -226,9 +228,9 @@ class Change(Facts):
 
     @fact("write key")
     def proof(self) -> bytes:
-        """The key of another object that API servers wrote as this one is sealed; b"" for none."""
+        """The key of another object that API servers wrote as today's configuration writes; b"" for none."""
         present, cluster = self.present, self.present.cluster
-        directory, paths = self.examined.directory, present.request.record_paths
+        directory, paths = present.name.directory, present.request.record_paths
         return find_proof(cluster.source, cluster.examiner, directory, paths, present.identity)
 
     @property
@@ -304,7 +306,9 @@ _VALUE: Final[tuple[Check, ...]] = (
     value.never_deletable, value.value_moved, value.fails_like_others, value.pattern, value.mass_damage,
     value.unproven_damage, value.newer_than_known, servers.configuration_wrong, servers.no_api_server,
 )  # fmt: skip
-DELETE: Final = (*_KEY, *_CLUSTER, *_VALUE, cached_reads.ends_cached_reads, value.cluster_breaking)
+DELETE: Final = (
+    *_KEY, *_CLUSTER, *_VALUE, cached_reads.ends_cached_reads, value.cluster_breaking, sealing.undeployed_write_key,
+)  # fmt: skip
 PUT: Final = (
     *_KEY, *_CLUSTER, *_COPY, copies.other_object, copies.unknown_uid, copies.moved, *_VALUE, copies.unproven_repair,
     value.cluster_breaking, sealing.write_key, sealing.undeployed_write_key,

@@ -73,6 +73,7 @@ class Cluster(msgspec.Struct, frozen=True):
     Attributes:
         examiner: Says what each value is; it knows the custom resources.
         configured: An EncryptionConfiguration was given.
+        config_made_by: The command of etcdfix that made it: whether API servers have it is not known; "" for no such.
         no_encryption: Instead, the operator says that this cluster encrypts nothing at rest.
         release_source: Where the release comes from that the examiner assumes, "" for none.
         main: How to reach the main etcd, where one was named; it holds namespace kube-system.
@@ -86,6 +87,7 @@ class Cluster(msgspec.Struct, frozen=True):
     examiner: Examiner
     configured: bool = True
     config_sha256: str = ""
+    config_made_by: str = ""
     release_source: str = ""
     no_encryption: bool = False
     main: EtcdConnection | None = None

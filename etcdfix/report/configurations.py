@@ -158,8 +158,8 @@ class FileRecord(msgspec.Struct, frozen=True):
 
 
 MARKED: Final = (
-    "What was written holds encryption keys, and only its owner may read it. etcdfix changes nothing in etcd while it "
-    "is the --encryption-config."
+    "What was written holds encryption keys, and only its owner may read it. Look at what writes, then give it to API "
+    "servers as it is. etcdfix changes nothing by it before they write with it."
 )
 """About a file that etcdfix made."""
 

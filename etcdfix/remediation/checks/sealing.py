@@ -51,23 +51,27 @@ def write_key(present: Present, change: Change) -> Iterator[RefusedByRule]:
         and not change.proof
         and not present.cluster.no_encryption
     ):
-        yield refuse(Rule.WRITE_KEY, _not_shown(change, sealed), hint=how_to_prove(change.examined))
+        yield refuse(Rule.WRITE_KEY, _not_shown(present, change), hint=how_to_prove(present.name))
 
 
 def undeployed_write_key(present: Present, change: Change) -> Iterator[RefusedByRule]:
     """API servers hold today's write key: they wrote the newest value of the resource under it."""
-    sealed, accepted = change.sealed, change.accepts(Rule.UNDEPLOYED_WRITE_KEY)
-    if sealed is None or change.of(Place.OBJECT) or present.cluster.no_encryption or change.proof or accepted:
+    # Of a configuration that etcdfix made, nobody knows whether they have it: then each change rests on that.
+    cluster, accepted = present.cluster, change.accepts(Rule.UNDEPLOYED_WRITE_KEY)
+    seals = change.sealed is not None and not change.of(Place.OBJECT)
+    if not (seals or cluster.config_made_by) or cluster.no_encryption or accepted or change.proof:
         return
-    hint = how_to_prove(change.examined)
-    yield unless_accepted(Rule.UNDEPLOYED_WRITE_KEY, _not_shown(change, sealed), hint=hint)
+    hint = how_to_prove(present.name)
+    yield unless_accepted(Rule.UNDEPLOYED_WRITE_KEY, _not_shown(present, change), hint=hint)
 
 
-def _not_shown(change: Change, sealed: Sealed) -> str:
-    resource = change.examined.directory.group_resource
+def _not_shown(present: Present, change: Change) -> str:
+    resource, made_by = present.name.directory.group_resource, present.cluster.config_made_by
+    key = f"the key of {change.sealed.transformer}" if change.sealed is not None else "today's write key"
+    made = f"etcdfix encryption {made_by} made the configuration, and " if made_by else ""
     return (
-        f"nothing shows that the API servers hold the key of {sealed.transformer}: the newest value of {resource} must "
-        "open under it, and be an API server's"
+        f"{made}nothing shows that the API servers hold {key}: the newest value of {resource} must open under it, "
+        "and be an API server's"
     )
 
 

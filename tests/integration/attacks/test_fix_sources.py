@@ -15,7 +15,7 @@ from etcdfix.cli.options import REPLACING_RULES
 from etcdfix.commands.fix import run_fix
 from etcdfix.copies.finder import parse_named
 from etcdfix.copies.rescued import FORMAT, INDEX_NAME, file_name, read_index
-from etcdfix.encryption.config import mark_of
+from etcdfix.encryption.config import NOT_DEPLOYED
 from etcdfix.model.errors import RefusedByRule
 from etcdfix.model.model import digest_of
 from etcdfix.remediation.choice import FixRequest
@@ -430,10 +430,11 @@ def test_our_own_writes_prove_no_write_key(registry: Attacked) -> None:
 
 def test_a_configuration_that_etcdfix_made(registry: Attacked) -> None:
     target(registry, damaged(registry))
-    registry.config.write_bytes(f"# {mark_of('merge')}\n".encode() + registry.config.read_bytes())
+    registry.config.write_bytes(f"# merge.{NOT_DEPLOYED}\n".encode() + registry.config.read_bytes())
+    registry.etcd.delete(registry.key("shop/newest"))
     with registry.nothing_changes():
         ran = over(registry, object_for(registry), *EVERYTHING)
-    registry.refused(ran, "was made by etcdfix encryption merge", hint="the API servers run with today")
+    registry.refused(ran, "etcdfix encryption merge made the configuration", hint="create a new one")
 
 
 @pytest.mark.parametrize("at_step", ["check: the other key", "transaction: before send"])

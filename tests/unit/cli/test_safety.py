@@ -133,14 +133,21 @@ def test_exit_code(result: Result | None, code: int, *, head: bool) -> None:
 
 
 _CLUSTER = {"no-api-server", "unknown-cluster", "unknown-release", "unchecked-member=NAME"}
-_REPLACED = {"cluster-breaking", "unproven-damage", "newer-than-known", "mass-damage", "only-copy"}
+_REPLACED = {
+    "cluster-breaking",
+    "unproven-damage",
+    "newer-than-known",
+    "mass-damage",
+    "only-copy",
+    "undeployed-write-key",
+}
 _DELETED = {*_REPLACED, "ends-cached-reads", "other-cluster-id"}
 WORDS: dict[str, tuple[list[str], set[str]]] = {
     "delete": (["delete", "/x", ACKNOWLEDGEMENT, "--reason", "x"], {*_DELETED, *_CLUSTER}),
     "fix": (
         ["fix", "/x", "--reason", "x"],
         {
-            *_REPLACED, "unproven-repair", "unlisted-source", "unknown-uid", "undeployed-write-key",
+            *_REPLACED, "unproven-repair", "unlisted-source", "unknown-uid",
             "expired-lease", "other-cluster-id", "unchecked-server=URL", *_CLUSTER,
         },
     ),

@@ -146,7 +146,7 @@ def test_a_file_that_merge_made_is_told() -> None:
         configuration_of_rules((EVERYTHING, (kms(apiVersion="v2"), IDENTITY))), path="f"
     )
     raw = merged_file(merge([file]), [file], made_at="now")
-    assert [one.check for one in lint_raw(raw)] == ["made-for-reading"]
+    assert [one.check for one in lint_raw(raw)] == ["made-by-etcdfix"]
 
 
 def test_lines_are_those_of_the_file() -> None:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from etcdfix.model.errors import ConfigurationError
 from etcdfix.model.storagekey import (
+    NOT_AN_OBJECT,
     ResourcePrefix,
     StorageCodec,
     StorageLayout,
@@ -261,6 +262,12 @@ def test_unknown_directories_are_kept_as_such(key: bytes) -> None:
     assert directory.codec is StorageCodec.UNKNOWN
     assert directory.namespaced is None
     assert shared == key
+
+
+@pytest.mark.parametrize("path", ["pods", "services", "services/specs", "apiextensions.k8s.io", "ranges"])
+def test_a_directory_is_no_object(path: str) -> None:
+    key = f"/registry/{path}".encode()
+    assert StorageLayout().locate(key) == (NOT_AN_OBJECT, key)
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,8 @@ from etcdfix.sources.errors import RevisionCompacted
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.failures import CallFailed, FailureKind
 from etcdfix.sources.etcd.paging import FIRST_LIMIT, after, bounds_of
+from etcdfix.sources.keyvalue import stored_of
 from etcdfix.sources.kine import KineSource
-from etcdfix.sources.pages import stored_of
 from etcdfix.wire.descriptors import ReadMethod
 from etcdfix.wire.etcd import RANGE, message
 

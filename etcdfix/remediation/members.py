@@ -31,7 +31,7 @@ from etcdfix.sources.etcd.channel import ReadOnlyChannel, open_channel
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.endpoints import ClusterMember, Endpoint, parse_endpoint
 from etcdfix.sources.etcd.failures import CallFailed, FailureKind
-from etcdfix.sources.pages import stored_of
+from etcdfix.sources.keyvalue import stored_of
 from etcdfix.wire.etcd import ALARM, LEASE_TIME_TO_LIVE, RANGE, alarm_query, message
 
 PATIENCE_SECONDS = 3.0

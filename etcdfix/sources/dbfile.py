@@ -173,12 +173,12 @@ class DatabaseFile:
             raise
 
     def _metas(self, image: mmap.mmap | bytes) -> list[Meta]:
-        metas, damages = read_metas(image)
+        metas, damage = read_metas(image)
         if not metas:
-            raise _not_a_database(self.path, bytes(image[:4096]), damages[0].message)
-        if damages and damages[0].message not in self.problems:
+            raise _not_a_database(self.path, bytes(image[:4096]), damage)
+        if damage:  # of a packed file this is told twice, and kept once
             self.problems.append(
-                f"{damages[0].message}; read from meta page {metas[0].page_id}, transaction {metas[0].txid}:"
+                f"{damage}; read from meta page {metas[0].page_id}, transaction {metas[0].txid}:"
                 " in a copied database the last commit may be missing"
             )
         return metas

@@ -31,32 +31,16 @@ class NotAKineFile(SourceError):
     code = "not-a-kine-file"
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class SnapshotTruncated(SourceError):
-    """Raised when a file ends before the pages that it says it has.
-
-    Attributes:
-        size: File size found, bytes.
-        expected_size: Smallest size that the meta page promises, bytes.
-    """
+    """Raised when a file ends before the pages that it says it has."""
 
     code = "snapshot-truncated"
-    size: int
-    expected_size: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class PageCorrupt(SourceError):
-    """Raised when a bbolt page contradicts itself or the file around it.
-
-    Attributes:
-        page_id: Page that was being read.
-        file_offset: Byte in the file where the contradiction stands.
-    """
+    """Raised when a bbolt page contradicts itself or the file around it."""
 
     code = "page-corrupt"
-    page_id: int
-    file_offset: int
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

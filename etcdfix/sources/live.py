@@ -28,7 +28,8 @@ from etcdfix.sources.etcd.history import (
     watch_superseded,
 )
 from etcdfix.sources.etcd.paging import PageSize, RangeEnd, after, bounds_of
-from etcdfix.sources.pages import Page, RangePage, stored_of
+from etcdfix.sources.keyvalue import stored_of
+from etcdfix.sources.pages import Page, RangePage
 from etcdfix.text.notes import Note
 from etcdfix.wire.etcd import RANGE, message
 

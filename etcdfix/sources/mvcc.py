@@ -214,7 +214,7 @@ class RevisionIndex:
         return records
 
     def _report(self, page_id: int, offset: int, what: str) -> None:
-        self._on_damage(page_corrupt(page_id, offset, f"byte {offset}: {what}"))
+        self._on_damage(page_corrupt(page_id, f"byte {offset}: {what}"))
 
     def pages(self, prefix: bytes, *, at_revision: int | None = None) -> Iterator[RecordPage]:
         """Yield the value that every key under ``prefix`` had at a main revision (None: the newest).

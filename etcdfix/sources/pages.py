@@ -13,7 +13,7 @@ import msgspec
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import StoredValue
 from etcdfix.sources.bbolt.page import LEAF_ELEMENT, Image
-from etcdfix.sources.keyvalue import parse_as_written
+from etcdfix.sources.keyvalue import parse_as_written, stored_of
 from etcdfix.wire.etcd import RANGE, message
 
 PAGE_VALUES: Final = 1024
@@ -156,13 +156,6 @@ def passed_on(kind: bytes, raw: bytes | memoryview, image: Image, read_with_care
     return RangePage(raw) if kind == RangePage.kind else ValuesPage(_decode(raw))
 
 
-def stored_of(value: Any) -> StoredValue:
-    """Return what a key-value message says."""
-    return StoredValue(
-        value.key, value.value, value.mod_revision, value.create_revision, value.version, value.lease
-    )
-
-
 def read_places(image: Image, places: Iterable[tuple[int, int]]) -> Iterator[StoredValue | None]:
     """Yield the records of a database file, each told by main revision and leaf element, tombstones left out.
 
@@ -177,7 +170,7 @@ def read_places(image: Image, places: Iterable[tuple[int, int]]) -> Iterator[Sto
         if key_size == TOMBSTONE_KEY_SIZE:
             continue
         start = at + pos + key_size
-        stored = parse_as_written(image, start, start + value_size)
+        stored = parse_as_written(image[start : start + value_size])
         yield stored if stored is not None and stored.mod_revision == main else None
 
 

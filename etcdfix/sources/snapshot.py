@@ -130,9 +130,7 @@ class SnapshotSource(Source):
             wanted=holds_revisions,
         )
         if next(tree.leaves(WHOLE_FILE), None) is None:
-            raise PageCorrupt(
-                "no whole page of revisions is in the file", page_id=0, file_offset=self._file.size
-            )
+            raise PageCorrupt("no whole page of revisions is in the file")
         self._problems.add(SALVAGE_NOTE)
         return tree, WHOLE_FILE
 
@@ -147,9 +145,7 @@ class SnapshotSource(Source):
                 islice((entry for leaf in tree.leaves(tree.root) for entry in tree.entries(leaf)), 16)
             )
             if not all(entry.flags & BUCKET_ELEMENT for entry in entries):
-                raise page_corrupt(
-                    meta.root, meta.root * meta.page_size, "keys stand where the buckets are listed"
-                )
+                raise page_corrupt(meta.root, "keys stand where the buckets are listed")
             listed = (show_key(tree.image[entry.key_start : entry.value_start]) for entry in entries)
             names = ", ".join(listed) or "none"
             raise NotASnapshot(

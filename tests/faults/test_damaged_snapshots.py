@@ -149,7 +149,7 @@ def test_cut_that_loses_the_root_is_a_named_error(tmp_path: Path, alpha: bytes) 
         f"{tmp_path / 'damaged.db'}: nothing can be read: page 217: starts at byte 888832,"
         " the file's pages end at byte 819200; its meta page promises 901120 bytes"
     )
-    assert (caught.value.size, caught.value.expected_size) == (819200, 892928)
+    assert "the file's pages end at byte 819200" in caught.value.message
     assert "copy the file again" in caught.value.hint
 
 
@@ -187,7 +187,7 @@ def test_each_leaf_page_in_turn(
         found, problems, error = attempt(tmp_path, patched(alpha, page_id * PAGE + offset, layout, number))
         if error is not None:
             assert isinstance(error, PageCorrupt)
-            assert error.page_id == page_id
+            assert f": page {page_id}: " in error.message
             continue
         assert problems[0].startswith("SHA-256 trailer is wrong")
         if len(problems) > 1:
@@ -207,7 +207,7 @@ def test_damaged_branch_page_costs_its_subtree_only(tmp_path: Path, alpha: bytes
         found, problems, error = attempt(tmp_path, patched(alpha, page_id * PAGE + 8, "<H", 0))
         if error is not None:
             assert isinstance(error, PageCorrupt)
-            assert error.page_id == page_id
+            assert f": page {page_id}: " in error.message
             assert f"nothing can be read: page {page_id}: flags 0x0000" in error.message
             continue
         if len(problems) > 1:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import struct
+from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
 from etcdfix.sources.errors import PageCorrupt
@@ -81,9 +82,9 @@ class Meta(NamedTuple):
     txid: int
 
 
-def page_corrupt(page_id: int, file_offset: int, what: str) -> PageCorrupt:
+def page_corrupt(page_id: int, what: str) -> PageCorrupt:
     """Return the error of a page that is not as bbolt writes it."""
-    return PageCorrupt(f"page {page_id}: {what}", page_id=page_id, file_offset=file_offset)
+    return PageCorrupt(f"page {page_id}: {what}")
 
 
 def fnv1a_64(data: bytes) -> int:
@@ -105,10 +106,10 @@ def parse_page_header(image: Image, *, offset: int, page_id: int) -> PageHeader:
     """
     raw = image[offset : offset + HEADER_SIZE]
     if len(raw) < HEADER_SIZE:
-        raise page_corrupt(page_id, offset, f"{len(raw)} bytes of a 16-byte page header at byte {offset}")
+        raise page_corrupt(page_id, f"{len(raw)} bytes of a 16-byte page header at byte {offset}")
     header = PageHeader(*PAGE_HEADER.unpack(raw))
     if header.page_id != page_id:
-        raise page_corrupt(page_id, offset, f"the header at byte {offset} says page {header.page_id}")
+        raise page_corrupt(page_id, f"the header at byte {offset} says page {header.page_id}")
     return header
 
 
@@ -125,9 +126,7 @@ def parse_meta(image: Image, *, offset: int, page_id: int) -> Meta:
     raw = image[at : at + META.size]
 
     def corrupt(what: str) -> PageCorrupt:
-        return PageCorrupt(
-            f"meta page {page_id} at byte {offset}: {what}", page_id=page_id, file_offset=offset
-        )
+        return PageCorrupt(f"meta page {page_id} at byte {offset}: {what}")
 
     if len(raw) < META.size:
         raise corrupt(f"{len(raw)} of {META.size} bytes are there")
@@ -150,46 +149,30 @@ def parse_meta(image: Image, *, offset: int, page_id: int) -> Meta:
     return Meta(page_id, page_size, root, freelist, high_water, txid)
 
 
-def read_metas(image: Image) -> tuple[list[Meta], list[PageCorrupt]]:
+def read_metas(image: Image) -> tuple[list[Meta], str]:
     """Read both meta pages.
 
     The second one stands one page in; where the first is damaged its place is not known, and each possible
     page size is tried, as bbolt does (``db.go``, ``getPageSizeFromSecondMeta``).
 
     Returns:
-        The valid ones, the database's own (higher transaction) first; and what is wrong with the other.
+        The valid ones, the database's own (higher transaction) first; and what is wrong with the other, or "".
     """
-    damages: list[PageCorrupt] = []
-    first: Meta | None = None
     try:
         first = parse_meta(image, offset=0, page_id=0)
     except PageCorrupt as damage:
-        damages.append(damage)
-    if first is not None:
-        try:
-            second = parse_meta(image, offset=first.page_size, page_id=1)
-        except PageCorrupt as damage:
-            return [first], [damage]
-        if second.page_size != first.page_size:
-            offset = first.page_size
-            damages.append(
-                PageCorrupt(
-                    f"meta page 1 at byte {offset}: page size {second.page_size},"
-                    f" meta page 0 says {first.page_size}",
-                    page_id=1,
-                    file_offset=offset,
-                )
-            )
-            return [first], damages
-        return sorted((first, second), key=lambda meta: meta.txid, reverse=True), damages
-    offset = MIN_PAGE_SIZE
-    while offset <= MAX_PAGE_SIZE:
-        try:
-            second = parse_meta(image, offset=offset, page_id=1)
-        except PageCorrupt:
-            offset *= 2
-            continue
-        if second.page_size == offset:
-            return [second], damages
-        offset *= 2
-    return [], damages
+        sizes = (MIN_PAGE_SIZE << shift for shift in range((MAX_PAGE_SIZE // MIN_PAGE_SIZE).bit_length()))
+        for size in sizes:
+            with suppress(PageCorrupt):
+                second = parse_meta(image, offset=size, page_id=1)
+                if second.page_size == size:
+                    return [second], damage.message
+        return [], damage.message
+    try:
+        second = parse_meta(image, offset=first.page_size, page_id=1)
+    except PageCorrupt as damage:
+        return [first], damage.message
+    if second.page_size != first.page_size:
+        sizes_differ = f"page size {second.page_size}, meta page 0 says {first.page_size}"
+        return [first], f"meta page 1 at byte {first.page_size}: {sizes_differ}"
+    return sorted((first, second), key=lambda meta: meta.txid, reverse=True), ""

@@ -58,9 +58,7 @@ class SalvagedTree(Tree):
                 continue
             # Most likely it is free, and its overflow pages were used again: its values would be mixed with others.
             self._on_damage(
-                page_corrupt(
-                    page_id, leaf.offset, f"page {other} lies among its overflow pages; it was left out"
-                )
+                page_corrupt(page_id, f"page {other} lies among its overflow pages; it was left out")
             )
 
     def _whole_leaf(self, page_id: int) -> Page | None:

@@ -126,26 +126,21 @@ class Tree:
         if page_id < 2 or page_id >= self.meta.high_water:
             raise page_corrupt(
                 page_id,
-                min(offset, self.size),
                 f"referenced, but the pages of this database are 2 to {self.meta.high_water - 1}",
             )
         if offset + HEADER_SIZE > self.size:
             raise SnapshotTruncated(
-                f"page {page_id}: starts at byte {offset}, the file's pages end at byte {self.size}",
-                size=self.size,
-                expected_size=offset + self.page_size,
+                f"page {page_id}: starts at byte {offset}, the file's pages end at byte {self.size}"
             )
         header = parse_page_header(self.image, offset=offset, page_id=page_id)
         if header.flags not in (BRANCH_PAGE, LEAF_PAGE):
             raise page_corrupt(
                 page_id,
-                offset + 8,
                 f"flags {header.flags:#06x} at byte {offset + 8}, expected a branch (1) or leaf (2)",
             )
         if page_id + header.overflow >= self.meta.high_water:
             raise page_corrupt(
                 page_id,
-                offset + 12,
                 f"{header.overflow} overflow pages reach past the high-water mark {self.meta.high_water}",
             )
         end = offset + (header.overflow + 1) * self.page_size
@@ -153,9 +148,7 @@ class Tree:
             self._on_damage(
                 SnapshotTruncated(
                     f"page {page_id}: reaches to byte {end}, the file's pages end at byte {self.size};"
-                    " what is there is read",
-                    size=self.size,
-                    expected_size=end,
+                    " what is there is read"
                 )
             )
             end = self.size
@@ -164,12 +157,11 @@ class Tree:
     def _page(self, header: PageHeader, *, page_id: int, offset: int, end: int) -> Page:
         is_leaf = header.flags == LEAF_PAGE
         if not is_leaf and not header.element_count:
-            raise page_corrupt(page_id, offset + 10, "a branch page without elements")
+            raise page_corrupt(page_id, "a branch page without elements")
         table_end = offset + HEADER_SIZE + header.element_count * ELEMENT_SIZE
         if table_end > end:
             raise page_corrupt(
                 page_id,
-                offset + 10,
                 f"its table of {header.element_count} elements ends at byte {table_end}, past {end}",
             )
         return Page(page_id, offset, end, header.element_count, is_leaf, header.overflow)
@@ -192,7 +184,6 @@ class Tree:
                 self._on_damage(
                     page_corrupt(
                         branch.page_id,
-                        at,
                         f"the key of branch element {index} lies at bytes {start} to {end},"
                         f" expected to {should} and to end before {branch.end}",
                     )
@@ -250,14 +241,12 @@ class Tree:
                     continue
                 if page.count and not self._starts_with(page.offset, first_key, leaf=page.is_leaf):
                     what = "its first key is not the one that the branch page above it has for it"
-                    self._on_damage(page_corrupt(page_id, page.offset, what))
+                    self._on_damage(page_corrupt(page_id, what))
                 if page.is_leaf and page.count:
                     yield page
                 elif page.is_leaf:
                     self._on_damage(
-                        page_corrupt(
-                            page_id, page.offset + 10, "a leaf page without elements, below a branch page"
-                        )
+                        page_corrupt(page_id, "a leaf page without elements, below a branch page")
                     )
                 elif len(stack) < MAX_DEPTH:
                     stack.append(self._children(page, backwards=backwards))
@@ -266,7 +255,6 @@ class Tree:
                     self._on_damage(
                         page_corrupt(
                             page_id,
-                            page.offset,
                             f"a branch page {MAX_DEPTH} levels below the root of its bucket",
                         )
                     )
@@ -317,7 +305,6 @@ class Tree:
         if again >= 0:
             raise page_corrupt(
                 page.page_id,
-                page.offset,
                 "reached twice in one tree" + (f" (its overflow page {again})" if again != first else ""),
             )
         # The slice is cut to the map: a page may be promised by the high-water mark and missing in the file.
@@ -338,7 +325,6 @@ class Tree:
         if start < table_end or end > leaf.end:
             raise page_corrupt(
                 leaf.page_id,
-                at,
                 f"leaf element {index} lies at bytes {start} to {end},"
                 f" expected inside {table_end} to {leaf.end}",
             )
@@ -365,7 +351,6 @@ class Tree:
                 self._on_damage(
                     page_corrupt(
                         leaf.page_id,
-                        entry.offset,
                         f"leaf element {index} starts at byte {entry.key_start},"
                         f" expected at {expected}, behind the one before it",
                     )
@@ -376,7 +361,6 @@ class Tree:
                 self._on_damage(
                     page_corrupt(
                         leaf.page_id,
-                        entry.offset,
                         f"up to leaf element {index} keys and values claim {-left} bytes"
                         " more than the page has, so they overlap; the rest of the page is skipped",
                     )
@@ -400,7 +384,7 @@ class Tree:
                 return None
             page = self.page(self._child_for(page, key))
         raise page_corrupt(
-            page.page_id, page.offset, f"still a branch page {MAX_DEPTH} levels below the root of its bucket"
+            page.page_id, f"still a branch page {MAX_DEPTH} levels below the root of its bucket"
         )
 
     def _child_for(self, branch: Page, key: bytes) -> int:
@@ -434,19 +418,19 @@ class Tree:
         """
         name = self.image[entry.key_start : entry.value_start]
 
-        def corrupt(what: str, offset: int) -> PageCorrupt:
-            return page_corrupt(leaf.page_id, offset, f"bucket at byte {entry.offset}: {what}")
+        def corrupt(what: str) -> PageCorrupt:
+            return page_corrupt(leaf.page_id, f"bucket at byte {entry.offset}: {what}")
 
         size = entry.value_end - entry.value_start
         if size < BUCKET_VALUE.size:
-            raise corrupt(f"its value has {size} bytes, expected at least 16", entry.value_start)
+            raise corrupt(f"its value has {size} bytes, expected at least 16")
         root, _ = BUCKET_VALUE.unpack_from(self.image, entry.value_start)
         if root:
             return Bucket(name, root, None)
         offset = entry.value_start + BUCKET_VALUE.size
         if entry.value_end - offset < HEADER_SIZE:
-            raise corrupt("its inline page has fewer than 16 bytes", offset)
+            raise corrupt("its inline page has fewer than 16 bytes")
         header = PageHeader(*PAGE_HEADER.unpack_from(self.image, offset))
         if header.flags != LEAF_PAGE:
-            raise corrupt(f"its inline page has flags {header.flags:#06x}, expected a leaf (2)", offset + 8)
+            raise corrupt(f"its inline page has flags {header.flags:#06x}, expected a leaf (2)")
         return Bucket(name, 0, self._page(header, page_id=leaf.page_id, offset=offset, end=entry.value_end))

@@ -161,7 +161,7 @@ def test_a_damaged_file_says_nothing_of_what_was_before(tmp_path: Path) -> None:
 
 
 def _damage() -> PageCorrupt:
-    return PageCorrupt("page 9", page_id=9, file_offset=9)
+    return PageCorrupt("page 9")
 
 
 def test_a_question_that_is_not_answered_ends_no_scan(

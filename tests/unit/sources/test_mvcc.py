@@ -322,14 +322,14 @@ def encoded(stored: StoredValue) -> bytes:
 def test_both_readers_agree_with_the_writer(stored: StoredValue) -> None:
     data = encoded(stored)
     assert parse_key_value(data) == stored
-    assert parse_as_written(b"before" + data + b"behind", 6, 6 + len(data)) in (stored, None)
+    assert parse_as_written(data) == stored
 
 
 @given(st.integers(0, 2**22), st.integers(0, 2**36), st.integers(0, 2**63 - 1), st.integers(0, 90), st.data())
 def test_the_short_way_says_what_the_careful_one_does_or_nothing(
     version: int, mod: int, lease: int, cut: int, data: st.DataObject
 ) -> None:
-    """Also of a record that is cut, whatever follows it, and of one with a wrong byte."""
+    """Also of a record that is cut, and of one with a wrong byte."""
     raw = bytearray(encoded(StoredValue(KEY, b"value", mod, mod // 2, version, lease)))
     if data.draw(st.booleans()):
         raw[data.draw(st.integers(0, len(raw) - 1))] ^= 1 << data.draw(st.integers(0, 7))
@@ -338,8 +338,7 @@ def test_the_short_way_says_what_the_careful_one_does_or_nothing(
         careful = parse_key_value(bytes(raw[:size]))
     except ValueError:
         careful = None
-    for image in (bytes(raw), bytes(raw[:size]), bytes(raw[:size]) + b"\x30\x80\x01" * 9):
-        assert parse_as_written(image, 0, size) in {careful, None}
+    assert parse_as_written(bytes(raw[:size])) in {careful, None}
 
 
 def test_any_field_order_and_unknown_fields() -> None:
@@ -358,7 +357,7 @@ def test_any_field_order_and_unknown_fields() -> None:
         ]
     )
     assert parse_key_value(data) == StoredValue(b"key", b"v", 5, 3, 2, 7)
-    assert parse_as_written(data, 0, len(data)) is None
+    assert parse_as_written(data) is None
 
 
 @pytest.mark.parametrize(
@@ -379,7 +378,7 @@ def test_any_field_order_and_unknown_fields() -> None:
 def test_malformed_records_say_what_and_where(data: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_key_value(data)
-    assert parse_as_written(data, 0, len(data)) is None
+    assert parse_as_written(data) is None
 
 
 def test_key_of_a_record_whose_rest_is_damaged() -> None:

@@ -208,17 +208,6 @@ def probe(port: bytes, *, last: bytes = b"") -> bytes:
     return pod(block(2, block(1, b"c") + block(10, block(1, block(2, http_get)) + number(3, 1) + last)))
 
 
-def projected(path: bytes, *, last: bytes = b"") -> bytes:
-    source = block(4, block(3, path))
-    volume = block(26, block(1, source) + number(2, 420) + last)
-    return pod(block(1, block(1, b"kube-api-access-1") + block(2, volume)))
-
-
-def environment(path: bytes, *, last: bytes = b"") -> bytes:
-    value_from = block(1, block(1, b"v1") + block(2, path)) + last
-    return pod(block(2, block(1, b"c") + block(7, block(1, b"NAME") + block(3, value_from))))
-
-
 HTTP = number(1, 1) + number(2, 0) + block(3, b"http")
 
 
@@ -231,15 +220,6 @@ HTTP = number(1, 1) + number(2, 0) + block(3, b"http")
         (probe(HTTP), probe(HTTP, last=number(99, 1))),
         (probe(HTTP), probe(HTTP, last=number(3, 1))),
         (probe(HTTP), probe(HTTP, last=b"\x7a\x05")),
-        (projected(b"token"), projected(b"t\xff")),
-        (projected(b"token"), projected(b"token", last=number(99, 1))),
-        (projected(b"token"), projected(b"token", last=block(1, block(9, b"")))),
-        (environment(b"metadata.name"), environment(b"\xff")),
-        (environment(b"metadata.name"), environment(b"metadata.name", last=number(99, 1))),
-        (
-            environment(b"a", last=block(2, block(2, b"cpu") + block(3, block(1, b"1")))),
-            environment(b"a", last=block(2, block(2, b"cpu") + block(3, block(1, b"one")))),
-        ),
     ],
 )
 def test_fast_check_of_what_pods_share(good: bytes, bad: bytes) -> None:

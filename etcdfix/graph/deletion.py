@@ -22,7 +22,6 @@ from etcdfix.graph.owners import EVENTS, Fate, waits_for
 from etcdfix.text.words import counted
 
 _NAMESPACES: Final = ("", "namespaces")
-_PODS: Final = ("", "pods")
 IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
 _OF_THE_POLICY: Final = {Propagation.FOREGROUND: "foregroundDeletion", Propagation.ORPHAN: "orphan"}
 
@@ -76,13 +75,11 @@ def forecast(
         result, text = DeletionResult.GONE, f"it is gone {after}"
     if not why:
         notes = tuple(_notes(index, node, collection, policy, unsure if stays else ""))
-    since = index.terminating_since(node) or None
     return DeletionForecast(
         policy=policy,
         by_default=by_default,
         possible=possible,
         result=result,
-        terminating_since=since,
         text=text,
         notes=notes,
     )
@@ -104,19 +101,12 @@ def _unsure(index: ImpactIndex, node: int, collection: Collection, policy: Propa
 def _notes(
     index: ImpactIndex, node: int, collection: Collection, policy: Propagation, unsure: str
 ) -> Iterator[str]:
-    ref = index.ref(node)
-    place = (ref.group, ref.resource)
     if unsure:
         yield unsure
     if index.crd_unreadable(index.place(node)[0]):
         yield "its CustomResourceDefinition cannot be read: only API servers that ran before still serve and delete it"
     if index.flags[node] & TERMINATING:
-        grace = place == _PODS and index.node_of(node) is not None
-        yield (
-            "it is being deleted already: within its grace period the policy of another deletion does not count"
-            if grace
-            else "it is being deleted already: another deletion replaces the collector's finalizers by its own"
-        )
+        yield "it is being deleted already: another deletion replaces the collector's finalizers by its own"
     if policy in _OF_THE_POLICY:
         yield (
             f"it gets the finalizer {_OF_THE_POLICY[policy]}, which the garbage collector takes off: it stays "

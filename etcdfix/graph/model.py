@@ -184,7 +184,6 @@ class DeletionForecast(msgspec.Struct, frozen=True, kw_only=True):
         possible: Whether an API server would do it; null where that is not known.
         result: ``gone``, where nothing but the collector's own work is waited for; ``terminating``;
             ``cannot-be-told``; ``refused``.
-        terminating_since: It is being deleted already: its ``deletionTimestamp``; null where it is not.
         text: What happens to the object, in a sentence.
         notes: What else to know, a sentence each.
     """
@@ -193,7 +192,6 @@ class DeletionForecast(msgspec.Struct, frozen=True, kw_only=True):
     by_default: bool
     possible: bool | None
     result: DeletionResult
-    terminating_since: str | None
     text: str
     notes: tuple[str, ...]
 

@@ -20,8 +20,6 @@ class Impact(Assessment, frozen=True, kw_only=True):
     """
 
     warnings: list[str]
-    unreadable_elsewhere: int
-    undetermined_elsewhere: int
     deletion: DeletionForecast | None
     incomplete_reasons: list[str]
 
@@ -49,7 +47,6 @@ class Impact(Assessment, frozen=True, kw_only=True):
         if not rows:
             yield Prose(paragraphs=["No reference that etcdfix follows leads to it."])
         known, deletion = self.last_known, self.deletion
-        elsewhere = self.unreadable_elsewhere + self.undetermined_elsewhere
         protected = self.secret is not None and self.secret.protected
         told = f"{deletion.policy}: {deletion.result}; {deletion.text}" if deletion is not None else ""
         unseen = "not seen, and not everything could be read" if self.exists is None else "not in etcd"
@@ -62,10 +59,6 @@ class Impact(Assessment, frozen=True, kw_only=True):
                 ("deletion", told),
                 ("dependents", self._goes() or "nothing that can be read is owned by it"),
                 ("references", f"{len(self.users)} from objects that can be read"),
-                (
-                    "not counted",
-                    f"{counted(elsewhere, 'other object')} that cannot be read" if elsewhere else "",
-                ),
             ]
         )
         notes = [*(deletion.notes if deletion is not None else ()), *self.warnings]

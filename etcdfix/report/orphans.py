@@ -29,17 +29,9 @@ _COLUMNS: Final = (
     Column("SIZE"),
     Column("REASON"),
     Column("CONFIDENCE", wide=True),
-    Column("WHAT BECOMES OF THEM", folds=True, wide=True),
     Column("EXAMPLES", folds=True, wide=True),
     Column("PREFIX", kind=Kind.KEY),
 )
-_BECOMES: Final = {
-    OrphanReason.OWNER_ELSEWHERE: "the garbage collector deletes them once it sees them, although their owner is there",
-    OrphanReason.OWNER_GONE: "the garbage collector deletes them once it sees them",
-    OrphanReason.CRD_GONE: "no API serves them: only in etcd can they be seen, or deleted",
-    OrphanReason.NAMESPACE_GONE: "their API serves them by path, but nothing cleans them up",
-    OrphanReason.UNCLAIMED: "no resource of any known release is stored there",
-}
 _STEPS: Final = {
     OrphanReason.OWNER_ELSEWHERE: Step(
         "owner-elsewhere: correct the owner reference before kube-controller-manager runs.",
@@ -120,11 +112,10 @@ def _step(group: OrphanGroup) -> Step:
     return step
 
 
-def _row(group: OrphanGroup) -> tuple[int, str, str, str, str, str, str]:
+def _row(group: OrphanGroup) -> tuple[int, str, str, str, str, str]:
     left = group.count - len(group.examples)
     examples = [*group.examples, *([f"… {left} more"] if left > 0 and group.examples else [])]
-    becomes, size = _BECOMES[group.reason], _size(group.size)
-    return group.count, size, group.reason, group.confidence, becomes, ", ".join(examples), group.prefix
+    return group.count, _size(group.size), group.reason, group.confidence, ", ".join(examples), group.prefix
 
 
 def _size(size: int) -> str:

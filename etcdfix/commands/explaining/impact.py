@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -65,57 +65,49 @@ def impact_of(
         deletion = forecast(
             index, node, found.dependents, how, by_default=policy is None, why=why, possible=possible
         )
-    undetermined = cluster.undetermined - bool(index.flags[node] & UNDETERMINED)
     return Impact(
         **same_fields(found, Impact)
         | {
             "warnings": [*_warnings(index, node, found.dependents)],
-            "unreadable_elsewhere": len(index.unreadable_nodes) - index.unreadable(node) - undetermined,
-            "undetermined_elsewhere": undetermined,
             "deletion": deletion,
             "incomplete_reasons": cluster.incomplete_reasons(cluster.undetermined),
         }
     )
 
 
-class _Obstacle(NamedTuple):
-    """Why the API does not delete an object; ``possible`` is None where that is not known."""
+def _obstacle(
+    cluster: ClusterIndex, node: int, examined: Examination | None
+) -> tuple[str, bool | None] | None:
+    """Return why no ordinary deletion can be forecast, and whether one is possible, None where that is not known.
 
-    why: str
-    possible: bool | None = False
-
-
-def _obstacle(cluster: ClusterIndex, node: int, examined: Examination | None) -> _Obstacle | None:
-    """Return why no ordinary deletion can be forecast; None where one can."""
+    None alone where one can be forecast.
+    """
     index = cluster.index
     if not index.exists(node):
         gone = "it was not seen, and not everything was read" if index.problems else "it is not in etcd"
-        return _Obstacle(f"{gone}: there is nothing to delete", None if index.problems else False)
+        return f"{gone}: there is nothing to delete", None if index.problems else False
     if index.serves_empty(node):
-        return _Obstacle(
-            "API servers show an empty object in its place: what deleting that does is not known", None
-        )
+        return "API servers show an empty object in its place: what deleting that does is not known", None
     if index.lost(node):
-        return _Obstacle(
+        return (
             "API servers cannot read it and refuse with an error, whatever the policy; only an unsafe deletion removes "
             "it: no finalizer runs, and its dependents are collected as with Background"
-        )
+        ), False
     if index.flags[node] & UNDETERMINED:
-        return _Obstacle(
-            "whether API servers can read it is not known, nor are its finalizers; shown is what its removal sets off",
-            None,
-        )
+        return (
+            "whether API servers can read it is not known, nor are its finalizers; shown is what its removal sets off"
+        ), None
     if examined is not None and examined.verdict.outcome is Outcome.NOT_AN_OBJECT:
-        return _Obstacle("it is no object of the API")
+        return "it is no object of the API", False
     unserved = _unserved(cluster, node)
     if unserved:
-        return _Obstacle(f"no API serves it while CustomResourceDefinition {unserved} is missing")
+        return f"no API serves it while CustomResourceDefinition {unserved} is missing", False
     directory = index.place(node)[0]
     foreign = index.without_crd(directory) and not index.crd_unreadable(directory)
     if foreign or directory.codec is StorageCodec.UNKNOWN:
-        return _Obstacle("whether an API serves it, and deletes it so, is not known", None)
+        return "whether an API serves it, and deletes it so, is not known", None
     why = refusal(index, node)
-    return _Obstacle(why) if why else None
+    return (why, False) if why else None
 
 
 def _warnings(index: ImpactIndex, node: int, collection: Collection) -> Iterator[str]:

@@ -57,7 +57,7 @@ def run_delete(
         request = msgspec.structs.replace(request, expected=expected, plan_flags=flags)
     present = Present(cluster, request.key, request, progress=progress, step=step)
     try:
-        return carry_out(DELETE, Change(Verb.DELETE, present, request), confirmer, preview=preview, step=step)
+        return carry_out(DELETE, Change(Verb.DELETE, present, request), confirmer, preview=preview)
     except RefusedByRule as refusal:
         ways = f"every way out: {explain(request.key).line(request.run)}"
         if refusal.rule in _EXPLAINED and ways not in refusal.hint:

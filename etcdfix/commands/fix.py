@@ -63,27 +63,9 @@ def run_fix(
         except RefusedByRule:  # it is among those that the checks list
             way = None
         if way is not Way.PATCH:
-            past = _past_state(change) if way is not None else []
-            outcome = carry_out(PUT, change, confirmer, preview=preview, warnings=past, step=step)
+            outcome = carry_out(PUT, change, confirmer, preview=preview)
             return _read_back(change, outcome, step) if outcome.result is Result.FIXED else outcome
     return patch_from_memory(cluster, request, request.key, confirmer, preview=preview, step=step)
-
-
-_CONFLICTS: Final = {
-    "pods": "its node, or a controller, may have replaced it meanwhile",
-    "leases.coordination.k8s.io": "whoever holds it now may lose it",
-    "endpointslices.discovery.k8s.io": "it may name Pods that are gone",
-    "persistentvolumes": "its volume may be bound or deleted meanwhile",
-    "persistentvolumeclaims": "its volume may be bound elsewhere meanwhile",
-    "services": "its address and ports may be in use elsewhere meanwhile",
-}
-
-
-def _past_state(change: Change) -> list[str]:
-    resource, standing = change.chosen.wanted.resource, change.standing
-    doubts = list(standing.doubts) if standing is not None else []
-    conflict = _CONFLICTS.get(str(resource)) if not change.is_of_the_value else None
-    return [*doubts, f"a past state of {resource} may conflict: {conflict}"] if conflict else doubts
 
 
 def _read_back(change: Change, outcome: ChangeOutcome, step: Step) -> ChangeOutcome:
@@ -130,4 +112,4 @@ def run_undo(
         choose=lambda _change: Chosen(copy, wanted, standing=standing),
         expected_digest=request.value_sha256,
     )
-    return carry_out(UNDO, change, confirmer, preview=preview, warnings=standing.doubts, step=step)
+    return carry_out(UNDO, change, confirmer, preview=preview)

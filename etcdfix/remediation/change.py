@@ -25,7 +25,6 @@ from etcdfix.remediation.checks.sealing import find_proof, seal_contents
 from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.commit import ChangeOutcome, commit
 from etcdfix.remediation.datastore import Landmark
-from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.facts import Facts, fact
 from etcdfix.remediation.intent import write_of
 from etcdfix.remediation.members import read_lease
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
     from etcdfix.remediation.audit.log import AuditLog
     from etcdfix.remediation.checks.copy import Standing
     from etcdfix.remediation.checks.plan import Expectation
-    from etcdfix.remediation.commit import Sender
     from etcdfix.remediation.memory.held import HeldObject
+    from etcdfix.remediation.memory.patch import PatchSender
     from etcdfix.remediation.present import Present
 
 
@@ -381,14 +380,12 @@ def carry_out(
     confirmer: Confirmer,
     *,
     preview: Callable[[Change], None],
-    warnings: Sequence[str] = (),
-    sender: Sender | None = None,
-    step: Step = no_step,
+    sender: PatchSender | None = None,
 ) -> ChangeOutcome:
     """Ask the checks, show a change, and make it once it is confirmed; a dry run does all but that.
 
-    A sender has an API server make it; without one it is a transaction of our own. ``preview`` finds what to warn of,
-    ``warnings`` too, in the change.
+    A sender has an API server make it; without one it is a transaction of our own. ``preview`` finds what to warn of in
+    the change.
 
     Raises:
         RemediationRefused: A rule says no, it was not confirmed, or something moved meanwhile; nothing was changed.
@@ -397,11 +394,11 @@ def carry_out(
         TransactionRefused: etcd says no; nothing was changed.
         SourceError: etcd could not be asked; nothing was changed.
     """
-    present, request = change.present, change.request
+    present, request, step = change.present, change.request, change.step
     asked = ask(checks, present, change)
     step("check: places")
     kept = place_warnings(request.record_paths, backup=not present.absent)
-    change.warnings = tuple(dict.fromkeys((*warnings, *asked, *kept)))
+    change.warnings = tuple(dict.fromkeys((*asked, *kept)))
     write = write_of(change)
     step("preview")
     preview(change)

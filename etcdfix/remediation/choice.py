@@ -114,7 +114,7 @@ def of_backup(present: Present, backup: Backup) -> tuple[Copy, Standing]:
     standing = standing_of(backup, present)
     examined = present.cluster.examiner.independent_copy().examine(content.stored)
     copy = examined_copy(examined, Place.BACKUP, f"backup {path}", f"backup:{path}")
-    history = Sameness.UNKNOWN if standing.doubts else Sameness.SAME
+    history = Sameness.UNKNOWN if standing.doubtful else Sameness.SAME
     doubt = "" if standing.intent is not None else UNKNOWN_TO_THE_LOG
     copy = msgspec.structs.replace(
         copy, history=history, cluster=content.cluster.named, doubt=doubt, listed=not doubt

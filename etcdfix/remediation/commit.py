@@ -8,7 +8,7 @@ the same steps, and a dry run walks them without the intent::
     signals         SIGINT, SIGTERM, SIGHUP and SIGQUIT wait until the outcome is recorded; no --timeout counts any more
     backup, intent  durable and read back, or nothing is done
     transaction     one, compared with what was examined and with the landmarks of its cluster, sent once; where an API
-                    server is to write, its :class:`Sender` stands here
+                    server is to write, its PATCH stands here
     outcome         recorded; what nobody knows is recorded as unknown, never guessed
 """
 
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -62,6 +62,9 @@ from etcdfix.remediation.settle import judge_reading, settle_open
 from etcdfix.remediation.writer import TxnAnswer, send_transaction
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.text.safetext import shown_key
+
+if TYPE_CHECKING:
+    from etcdfix.remediation.memory.patch import PatchSender
 
 # One record is what a transaction about one key gives back; a bound for whatever an anomaly may bring.
 _MOST_KEPT = 16
@@ -137,14 +140,6 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
     answer: TxnAnswer | None = None
 
 
-class Sender(Protocol):
-    """Asks an API server once for one change, and finds out what became of it."""
-
-    def send(self, expected: Expected, *, step: Step) -> Sent:
-        """Ask for the change if the key stands as examined; never raises for what goes wrong on the way."""
-        ...
-
-
 class ChangeOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a change.
 
@@ -185,7 +180,7 @@ def commit(
     places: RecordPaths,
     *,
     operator: Operator,
-    by: EtcdClient | Sender | None,
+    by: EtcdClient | PatchSender | None,
     log: AuditLog | None = None,
     step: Step = no_step,
 ) -> ChangeOutcome:
@@ -292,7 +287,7 @@ class _Run(NamedTuple):
             head=head,
         )
 
-    def make(self, by: EtcdClient | Sender) -> ChangeOutcome:
+    def make(self, by: EtcdClient | PatchSender) -> ChangeOutcome:
         """Record the intent, send the change, and record what became of it."""
         intent = self._record()
         if isinstance(by, EtcdClient):

@@ -53,9 +53,21 @@ def other_cluster(present: Present, change: Change) -> Refusals:
         yield refuse(Rule.OTHER_CLUSTER, why, hint="name the etcd of that cluster with --endpoints")
 
 
-def other_object(present: Present, change: Change) -> Refusals:
+_CONFLICTS: Final = {
+    "pods": "its node, or a controller, may have replaced it meanwhile",
+    "leases.coordination.k8s.io": "whoever holds it now may lose it",
+    "endpointslices.discovery.k8s.io": "it may name Pods that are gone",
+    "persistentvolumes": "its volume may be bound or deleted meanwhile",
+    "persistentvolumeclaims": "its volume may be bound elsewhere meanwhile",
+    "services": "its address and ports may be in use elsewhere meanwhile",
+}
+
+
+def other_object(present: Present, change: Change) -> Iterator[RefusedByRule | str]:
     """The copy is not of another object that had the name of this one."""
-    copy = change.copy
+    copy, resource = change.copy, str(change.chosen.wanted.resource)
+    if resource in _CONFLICTS and not change.is_of_the_value:
+        yield f"a past state of {resource} may conflict: {_CONFLICTS[resource]}"
     if copy.same_object is Sameness.OTHER:
         why = f"the {copy.where} is of another object than {present.shown}: {copy.proof}"
         yield refuse(Rule.OTHER_OBJECT, why, hint="what it holds can be created anew through the API")
@@ -136,10 +148,9 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     unseen: str
 
     @property
-    def doubts(self) -> tuple[str, ...]:
-        """What was accepted of it, or could not be compared; one sentence each."""
-        accepted = f"the backup is of another etcd, as accepted: {self.other}" if self.other else ""
-        return tuple(filter(None, (accepted, self.unseen)))
+    def doubtful(self) -> bool:
+        """It is of another etcd, or that could not be compared."""
+        return bool(self.other or self.unseen)
 
 
 def standing_of(backup: Backup, present: Present) -> Standing:
@@ -166,10 +177,16 @@ def standing_of(backup: Backup, present: Present) -> Standing:
     )
 
 
-def other_cluster_id(_present: Present, change: Change) -> Refusals:
+def other_cluster_id(_present: Present, change: Change) -> Iterator[RefusedByRule | str]:
     """The backup is of this etcd, by its cluster id and by how the key stood at the revisions that it names."""
     standing = change.standing
-    if standing is not None and standing.other and not change.accepts(Rule.OTHER_CLUSTER_ID):
+    if standing is None:
+        return
+    if standing.unseen:
+        yield standing.unseen
+    if standing.other and change.accepts(Rule.OTHER_CLUSTER_ID):
+        yield f"the backup is of another etcd, as accepted: {standing.other}"
+    elif standing.other:
         why = f"the backup {standing.backup.path} is of another etcd: {standing.other}"
         hint = "name its etcd with --endpoints; or if this etcd was made from it, and takes its place"
         yield unless_accepted(Rule.OTHER_CLUSTER_ID, why, hint=hint)

@@ -58,7 +58,7 @@ def patch_from_memory(
     present, at = Present(cluster, key, request, alone=True, step=step), now_text()
     with HeldObject(present) as held:
         change = Change(Verb.FIX, present, request, patch=intent_detail(at), held=held)
-        return carry_out(PATCH, change, confirmer, preview=preview, sender=PatchSender(held, at), step=step)
+        return carry_out(PATCH, change, confirmer, preview=preview, sender=PatchSender(held, at))
 
 
 def intent_detail(at: str) -> str:
@@ -78,7 +78,7 @@ def was_patched(examiner: Examiner, intent: Record, stored: StoredValue) -> Patc
 
 
 class PatchSender:
-    """Sends the PATCH of one object; implements :class:`~etcdfix.remediation.commit.Sender`.
+    """Asks an API server once for the PATCH of one object, and finds out what became of it.
 
     Attributes:
         server: The one that wrote it, "" where none is known to have.
@@ -92,7 +92,7 @@ class PatchSender:
         self.changed: tuple[str, ...] = ()
 
     def send(self, expected: Expected, *, step: Step) -> Sent:
-        """Ask the servers that hold the object, one after the other, until etcd's key moves."""
+        """Ask the servers that hold the object, one after the other, until etcd's key moves; raises nothing."""
         held = self._held
         step("patch: compare")
         try:

@@ -31,14 +31,8 @@ class NotAKineFile(SourceError):
     code = "not-a-kine-file"
 
 
-class SnapshotTruncated(SourceError):
-    """Raised when a file ends before the pages that it says it has."""
-
-    code = "snapshot-truncated"
-
-
 class PageCorrupt(SourceError):
-    """Raised when a bbolt page contradicts itself or the file around it."""
+    """Raised when a bbolt page contradicts itself or the file around it, or is not in the file."""
 
     code = "page-corrupt"
 

@@ -14,12 +14,12 @@ Format:
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
 from etcdfix.model.model import KeptRevision, Revision, StoredValue
 from etcdfix.sources.bbolt.page import ELEMENT_SIZE, HEADER_SIZE, LEAF_ELEMENT, Image, page_corrupt
-from etcdfix.sources.bbolt.tree import Bucket, Damage, Page, Tree
+from etcdfix.sources.bbolt.tree import Bucket, Page, Tree
 from etcdfix.sources.errors import PageCorrupt
 from etcdfix.sources.keyvalue import key_and_mod_revision, parse_key_value
 from etcdfix.sources.pages import (
@@ -84,7 +84,7 @@ class RevisionIndex:
     """Every kept revision of every key, found again by key."""
 
     def __init__(
-        self, tree: Tree, bucket: Bucket, on_damage: Callable[[Damage], None], *, in_order: bool = True
+        self, tree: Tree, bucket: Bucket, on_damage: Callable[[PageCorrupt], None], *, in_order: bool = True
     ) -> None:
         self._in_order = in_order
         self._tree = tree
@@ -227,10 +227,6 @@ class RevisionIndex:
         blocks = self._records.blocks(lower, successor(lower))
         return self._pages(fold(blocks, at_revision=at_revision))
 
-    def current(self, prefix: bytes, *, at_revision: int | None = None) -> Iterator[StoredValue]:
-        """Yield what :meth:`pages` does, value by value."""
-        return values_of(self.pages(prefix, at_revision=at_revision))
-
     def get(self, key: bytes, *, at_revision: int | None = None) -> StoredValue | None:
         """Return the value that one key had at a main revision (None: the newest), or None."""
         self.build()
@@ -306,13 +302,9 @@ class RevisionIndex:
         self._report(page_id, offset, f"the record of revision {main}_{sub} of key {show_key(key)} {what}")
 
     def estimate(self) -> int:
-        """Return about how many keys there are, from a sample of the index."""
+        """Return how many keys there are, deleted ones that still leave a trace included."""
         self.build()
-        sampled = keys = 0
-        for block in self._records.sample():
-            sampled += len(block)
-            keys += len({record[_KEY] for record in block})
-        return round(len(self._records) * keys / sampled) if sampled else 0
+        return sum(map(len, fold(self._records.blocks(b"", None), at_revision=None)))
 
     def close(self) -> None:
         """Drop the index and its temporary file."""
@@ -335,7 +327,7 @@ def holds_revisions(tree: Tree, leaf: Page) -> bool:
     return True
 
 
-def fold(blocks: Iterable[list[bytes]], *, at_revision: int | None) -> Iterator[Iterable[bytes]]:
+def fold(blocks: Iterable[list[bytes]], *, at_revision: int | None) -> Iterator[Collection[bytes]]:
     """Reduce sorted index records to the last one of each key, not newer than a main revision.
 
     Tombstones win like any other revision and are dropped by the reader, which sees them in the file. A dict

@@ -17,9 +17,9 @@ from etcdfix.sources.base import DAMAGE_NOTE, ProblemList, Segment, Source, Sour
 from etcdfix.sources.bbolt.freelist import conflict
 from etcdfix.sources.bbolt.page import BUCKET_ELEMENT, Meta, page_corrupt
 from etcdfix.sources.bbolt.salvage import WHOLE_FILE, SalvagedTree
-from etcdfix.sources.bbolt.tree import Bucket, Damage, Tree
+from etcdfix.sources.bbolt.tree import Bucket, Tree
 from etcdfix.sources.dbfile import DatabaseFile
-from etcdfix.sources.errors import NotASnapshot, PageCorrupt, RevisionCompacted, SnapshotTruncated
+from etcdfix.sources.errors import NotASnapshot, PageCorrupt, RevisionCompacted
 from etcdfix.sources.mvcc import RevisionIndex, holds_revisions, parse_revision_key, show_key
 from etcdfix.sources.pages import Page
 
@@ -62,7 +62,6 @@ class SnapshotSource(Source):
         NotASnapshot: No such file, no file, empty, text, without a valid meta page, or not etcd's.
         SourceLocked: A running etcd holds the file.
         RevisionCompacted: ``revision`` was compacted, or does not exist yet.
-        SnapshotTruncated: The file ends before the page that leads to all others.
         PageCorrupt: The page that leads to all others is damaged.
         SourceError: The file cannot be opened or unpacked.
     """
@@ -71,7 +70,7 @@ class SnapshotSource(Source):
         self._salvage = salvage
         self._path = path
         self._problems = ProblemList()
-        self._first_damage: Damage | None = None
+        self._first_damage: PageCorrupt | None = None
         self._closed = False
         self._file = DatabaseFile(path)
         try:
@@ -85,7 +84,7 @@ class SnapshotSource(Source):
             self._warning = doubt and (
                 f"Do not restore this file: {doubt}, so etcd fails or writes over data. What was read of it is right."
             )
-        except (PageCorrupt, SnapshotTruncated) as damage:
+        except PageCorrupt as damage:
             self._file.close()
             damage.message = f"{path}: nothing can be read: {damage.message}"
             if self._file.size < self._file.promised_size:
@@ -98,7 +97,7 @@ class SnapshotSource(Source):
             self._file.close()
             raise
 
-    def _on_damage(self, damage: Damage) -> None:
+    def _on_damage(self, damage: PageCorrupt) -> None:
         self._first_damage = self._first_damage or damage
         self._problems.add(damage.message)
 
@@ -111,7 +110,7 @@ class SnapshotSource(Source):
         newest, *older = self._file.metas
         try:
             return self._key_bucket(newest)
-        except (PageCorrupt, SnapshotTruncated) as damage:
+        except PageCorrupt as damage:
             if not older:
                 raise
             what = f"{damage.message}; transaction {newest.txid} cannot be read, trying the one before it"
@@ -164,7 +163,7 @@ class SnapshotSource(Source):
         try:
             bucket = self._tree.bucket(bucket_name)
             found = self._tree.find(bucket, key) if bucket is not None else None
-        except (PageCorrupt, SnapshotTruncated) as damage:
+        except PageCorrupt as damage:
             self._on_damage(damage)
             return b""
         if found is None:
@@ -290,7 +289,7 @@ class SnapshotSource(Source):
                 for page in pages
                 for entry in self._tree.entries(page)
             ]
-        except (PageCorrupt, SnapshotTruncated) as damage:
+        except PageCorrupt as damage:
             self._on_damage(damage)
             return []
 
@@ -314,7 +313,7 @@ class SnapshotSource(Source):
         return self._index.superseded(at_revision=self._at_revision)
 
     def estimate(self) -> int:
-        """Return about how many keys there are, deleted ones that still leave a trace included."""
+        """Return how many keys there are, deleted ones that still leave a trace included."""
         self._require_open()
         return self._index.estimate()
 

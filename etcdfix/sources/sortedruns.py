@@ -123,11 +123,6 @@ class SortedRecords:
             if start < stop:
                 yield records[start:stop]
 
-    def sample(self) -> Iterator[list[bytes]]:
-        """Yield up to about sixty blocks of neighbouring records from all over the range."""
-        for block in self._blocks[:: len(self._blocks) // 60 + 1]:
-            yield self._read(block)
-
     def _read(self, block: _Block) -> list[bytes]:
         # Who asks for one key after the other stays in a block for a thousand of them.
         if self._last is None or self._last[0] is not block:

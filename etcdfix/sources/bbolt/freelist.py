@@ -11,7 +11,7 @@ from typing import Final
 
 from etcdfix.sources.bbolt.page import BUCKET_ELEMENT, HEADER_SIZE, PAGE_HEADER
 from etcdfix.sources.bbolt.tree import Tree
-from etcdfix.sources.errors import PageCorrupt, SnapshotTruncated
+from etcdfix.sources.errors import PageCorrupt
 
 _FREELIST_PAGE: Final = 0x10
 _COUNT_ELSEWHERE: Final = 0xFFFF
@@ -52,7 +52,7 @@ def _used(tree: Tree) -> bytearray:
         for entry in quiet.entries(leaf):
             try:
                 bucket = quiet.load_bucket(leaf, entry) if entry.flags & BUCKET_ELEMENT else None
-            except (PageCorrupt, SnapshotTruncated):
+            except PageCorrupt:
                 continue
             if bucket is not None:
                 any(False for _ in quiet.leaves(bucket, seen=used))

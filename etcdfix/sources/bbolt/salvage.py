@@ -18,8 +18,8 @@ from etcdfix.sources.bbolt.page import (
     Meta,
     page_corrupt,
 )
-from etcdfix.sources.bbolt.tree import Bucket, Damage, Page, Tree
-from etcdfix.sources.errors import PageCorrupt, SnapshotTruncated
+from etcdfix.sources.bbolt.tree import Bucket, Page, Tree
+from etcdfix.sources.errors import PageCorrupt
 
 WHOLE_FILE = Bucket(b"", 0, None)
 """Stands for the bucket: there is none, every leaf page of the file is looked at."""
@@ -34,7 +34,7 @@ class SalvagedTree(Tree):
         *,
         size: int,
         meta: Meta,
-        on_damage: Callable[[Damage], None],
+        on_damage: Callable[[PageCorrupt], None],
         wanted: Callable[[Tree, Page], bool],
     ) -> None:
         super().__init__(image, size=size, meta=meta, on_damage=on_damage)
@@ -68,7 +68,7 @@ class SalvagedTree(Tree):
             return None
         try:
             return self.page(page_id)
-        except (PageCorrupt, SnapshotTruncated):
+        except PageCorrupt:
             return None
 
     def _page_inside(self, leaf: Page) -> int | None:

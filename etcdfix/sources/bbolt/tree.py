@@ -9,7 +9,7 @@ one child is handed to a callback as an exception *value*, that subtree is skipp
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import msgspec
 
@@ -29,9 +29,7 @@ from etcdfix.sources.bbolt.page import (
     page_corrupt,
     parse_page_header,
 )
-from etcdfix.sources.errors import PageCorrupt, SnapshotTruncated
-
-Damage: TypeAlias = PageCorrupt | SnapshotTruncated
+from etcdfix.sources.errors import PageCorrupt
 
 MAX_DEPTH = 64
 """bbolt keeps at least two keys per branch page, so 2**64 leaves would be needed to get this deep."""
@@ -105,7 +103,9 @@ class Tree:
         on_damage: Called with each contradiction that was met and walked around.
     """
 
-    def __init__(self, image: Image, *, size: int, meta: Meta, on_damage: Callable[[Damage], None]) -> None:
+    def __init__(
+        self, image: Image, *, size: int, meta: Meta, on_damage: Callable[[PageCorrupt], None]
+    ) -> None:
         self.image = image
         self.size = size
         self.meta = meta
@@ -120,7 +120,6 @@ class Tree:
 
         Raises:
             PageCorrupt: Id out of range, another page stands there, wrong type, or impossible overflow or count.
-            SnapshotTruncated: The file ends before the page begins.
         """
         offset = page_id * self.page_size
         if page_id < 2 or page_id >= self.meta.high_water:
@@ -129,9 +128,7 @@ class Tree:
                 f"referenced, but the pages of this database are 2 to {self.meta.high_water - 1}",
             )
         if offset + HEADER_SIZE > self.size:
-            raise SnapshotTruncated(
-                f"page {page_id}: starts at byte {offset}, the file's pages end at byte {self.size}"
-            )
+            raise page_corrupt(page_id, f"starts at byte {offset}, the file's pages end at byte {self.size}")
         header = parse_page_header(self.image, offset=offset, page_id=page_id)
         if header.flags not in (BRANCH_PAGE, LEAF_PAGE):
             raise page_corrupt(
@@ -145,12 +142,8 @@ class Tree:
             )
         end = offset + (header.overflow + 1) * self.page_size
         if end > self.size:
-            self._on_damage(
-                SnapshotTruncated(
-                    f"page {page_id}: reaches to byte {end}, the file's pages end at byte {self.size};"
-                    " what is there is read"
-                )
-            )
+            what = f"reaches to byte {end}, the file's pages end at byte {self.size}; what is there is read"
+            self._on_damage(page_corrupt(page_id, what))
             end = self.size
         return self._page(header, page_id=page_id, offset=offset, end=end)
 
@@ -289,7 +282,7 @@ class Tree:
         try:
             page = self.page(page_id)
             self.mark(page, seen)
-        except (PageCorrupt, SnapshotTruncated) as damage:
+        except PageCorrupt as damage:
             self._on_damage(damage)
             return None
         return page
@@ -373,7 +366,6 @@ class Tree:
 
         Raises:
             PageCorrupt: A page on the way cannot be used.
-            SnapshotTruncated: A page on the way lies behind the end of the file.
         """
         page = bucket.inline if bucket.inline is not None else self.page(bucket.root)
         for _ in range(MAX_DEPTH + 1):
@@ -402,7 +394,6 @@ class Tree:
 
         Raises:
             PageCorrupt: Its place cannot be found, or it has no usable root.
-            SnapshotTruncated: Its place lies behind the end of the file.
         """
         found = self.find(self.root, name)
         return self.load_bucket(*found) if found and found[1].flags & BUCKET_ELEMENT else None

@@ -16,7 +16,8 @@ from etcdfix.model.errors import SourceError
 from etcdfix.model.model import StoredValue
 from etcdfix.sources import pages as module
 from etcdfix.sources.bbolt.page import read_metas
-from etcdfix.sources.bbolt.tree import Damage, Tree
+from etcdfix.sources.bbolt.tree import Tree
+from etcdfix.sources.errors import PageCorrupt
 from etcdfix.sources.keyvalue import key_and_mod_revision, parse_as_written, parse_key_value
 from etcdfix.sources.mvcc import RevisionIndex
 from etcdfix.sources.pages import Page, RangePage, RecordPage, ValuesPage, paged, passed_on, values_of
@@ -34,7 +35,7 @@ class Opened:
         self.damages: list[str] = []
         image = database(items) if image is None else image
 
-        def on_damage(damage: Damage) -> None:
+        def on_damage(damage: PageCorrupt) -> None:
             self.damages.append(damage.message)
 
         tree = Tree(image, size=len(image), meta=read_metas(image)[0][0], on_damage=on_damage)
@@ -43,7 +44,10 @@ class Opened:
         self.index = RevisionIndex(tree, bucket, on_damage)
 
     def current(self, prefix: bytes = b"", at_revision: int | None = None) -> list[tuple[bytes, bytes]]:
-        return [(stored.key, stored.value) for stored in self.index.current(prefix, at_revision=at_revision)]
+        return [
+            (stored.key, stored.value)
+            for stored in values_of(self.index.pages(prefix, at_revision=at_revision))
+        ]
 
     def history(self, key: bytes) -> list[tuple[int, int, bytes | None]]:
         kept = self.index.history(key)

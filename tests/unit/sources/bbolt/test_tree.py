@@ -12,7 +12,7 @@ from etcdfix.cli.root import run
 from etcdfix.sources.base import DAMAGE_NOTE
 from etcdfix.sources.bbolt.page import MAX_PAGE_SIZE, parse_meta, parse_page_header, read_metas
 from etcdfix.sources.bbolt.tree import MAX_DEPTH, Bucket, Tree
-from etcdfix.sources.errors import PageCorrupt, SnapshotTruncated
+from etcdfix.sources.errors import PageCorrupt
 from etcdfix.sources.snapshot import SALVAGE_NOTE, SnapshotSource
 from tests.support.bbolt_writer import BoltWriter, database, delete, fnv, put
 from tests.support.objects import config_map
@@ -366,7 +366,7 @@ def _cut(tmp_path: Path, data: bytes, pages: int) -> Path:
 def test_what_is_whole_of_a_cut_file(tmp_path: Path) -> None:
     data = database(_items(200))
     path = _cut(tmp_path, data, 8)
-    with pytest.raises(SnapshotTruncated) as caught:
+    with pytest.raises(PageCorrupt) as caught:
         SnapshotSource(path)
     assert "--salvage" in caught.value.hint
     with SnapshotSource(path, salvage=True) as source:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -55,18 +55,12 @@ def with_progress(
         tell()
 
 
-class _Progress(Protocol):
-    def __call__(
-        self, items: Iterator[T], label: str, estimate: int | None, /, *, failed: Callable[[], int] = ...
-    ) -> Iterator[T]: ...
-
-
 def _is_shown() -> bool:
     # None where the shell closed it: 2>&-
     return not HABITS.quiet and sys.stderr is not None and sys.stderr.isatty()
 
 
-def progress_of(source: Source) -> _Progress:
+def progress_of(source: Source) -> Callable[..., Iterator[Any]]:
     """Return what shows the progress of a look at everything that a source holds."""
 
     def progress(

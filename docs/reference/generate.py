@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from etcdfix.cli.look import MEANINGS
+from etcdfix.cli.look import ExitCode
 from etcdfix.cli.options import options_page
 from etcdfix.cli.root import cli
 from etcdfix.model.errors import EtcdfixError
@@ -85,10 +85,22 @@ def _below(base: type[EtcdfixError]) -> set[type[EtcdfixError]]:
     return children.union(*map(_below, children))
 
 
+EXIT_CODES = {
+    ExitCode.NOTHING_WRONG: "nothing wrong",
+    ExitCode.FINDINGS: "findings: decrypt-failure, decode-failure or inconsistent; see --fail-on",
+    ExitCode.USAGE: "usage or configuration error",
+    ExitCode.INCOMPLETE: "incomplete: something is undetermined, or was lost midway (wins over 1)",
+    ExitCode.SOURCE: "source unreachable or unreadable: nothing was examined",
+    ExitCode.HUNG_UP: "ended by SIGHUP",
+    ExitCode.INTERRUPTED: "interrupted",
+    ExitCode.TERMINATED: "ended by SIGTERM",
+}
+
+
 def exit_codes() -> str:
     """Return the table of exit codes."""
     rows = ["| code | meaning |", "|---|---|"]
-    rows += [f"| {code.value} | {text} |" for code, text in MEANINGS.items()]
+    rows += [f"| {code.value} | {text} |" for code, text in EXIT_CODES.items()]
     return "\n".join(rows)
 
 

@@ -213,7 +213,7 @@ class OpenLook(msgspec.Struct, kw_only=True):
         found = index_cluster(self.source, request, keep=keep, **self.means)
         if not found.below_prefix:
             problems = found.index.problems
-            raise found.ended or nothing_examined(self.inputs.etcd_prefix, found.suggested_prefixes, problems)
+            raise found.ended or nothing_examined(self.source, request.layout, problems)
         try:
             return found, make(found)
         except KeyboardInterrupt as exc:

@@ -92,7 +92,7 @@ def compare(*, with_snapshot: Path | None, **options: Any) -> int:
                     earlier, look.source, reading, wanted, earlier_path=path, **means
                 )
         if not report.keys and report.complete and not has_keys(look.source, reading.layout):
-            raise nothing_examined(reading.layout.prefix, ())
+            raise nothing_examined(look.source, reading.layout)
         return look.tell(report, ended, reading.run)
 
 
@@ -135,7 +135,7 @@ def copies(*, from_report: Path | None, **options: Any) -> int:
         result = find_copies(look.source, request, candidates=look.candidates, **look.means)
         if result.nothing_there:
             reasons = result.report.incomplete_reasons
-            raise result.ended or nothing_examined(request.layout.prefix, result.suggested_prefixes, reasons)
+            raise result.ended or nothing_examined(look.source, request.layout, reasons)
         return look.tell(result.report, result.ended, request.run)
 
 

@@ -31,7 +31,7 @@ from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.model.errors import ConfigurationError, EndedEarly, SourceError
 from etcdfix.model.model import Outcome
 from etcdfix.model.scope import KeyRange, ResolvedScope, ScopeRequest
-from etcdfix.model.storagekey import display, likely_prefixes
+from etcdfix.model.storagekey import display
 from etcdfix.remediation.backup.folder import with_records
 from etcdfix.remediation.identify import identify
 from etcdfix.remediation.offers import offers, shown_of, ways_of
@@ -55,7 +55,6 @@ _MOST_READ: Final = 100
 """Values of which a person is helped by a long search for what is wrong with them: half a second each, at worst."""
 _MOST_TOLD: Final = 20
 """Copies of one object."""
-_SAMPLE: Final = 1000
 _STATES: Final = {
     **dict.fromkeys(FAILED, ObjectState.UNREADABLE),
     Outcome.UNDETERMINED: ObjectState.UNDETERMINED,
@@ -79,14 +78,12 @@ class CopiesRequest(Reading, frozen=True, kw_only=True):
 class CopiesResult(NamedTuple):
     """What was found, and what ended the look early.
 
-    ``nothing_there``: nothing lies below the storage prefix, and nothing is known that did. Where Kubernetes' keys seem
-    to be instead, ``suggested_prefixes`` says then.
+    ``nothing_there``: nothing lies below the storage prefix, and nothing is known that did.
     """
 
     report: CopiesReport
     ended: EndedEarly | None
     nothing_there: bool
-    suggested_prefixes: list[str]
 
 
 def find_copies(
@@ -125,8 +122,7 @@ def find_copies(
         problems.append(f"{ended.reason} before the end")
     report = _report(source, request, uid, wanted, search, problems)
     empty = wanted.nothing_there and not any(one.copies for one in report.objects)
-    sample = islice(source.current(b""), _SAMPLE) if empty else ()
-    return CopiesResult(report, ended, empty, likely_prefixes(stored.key for stored in sample))
+    return CopiesResult(report, ended, empty)
 
 
 def _resolved(request: CopiesRequest, examiner: Examiner, source: Source, uid: str | None) -> ResolvedScope:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ import msgspec
 from etcdfix.inputs.overrides import overrides_text, servers_of
 from etcdfix.model.errors import ConfigurationError, RefusedByRule, SourceError
 from etcdfix.model.rules import Rule, refuse
-from etcdfix.model.storagekey import DEFAULT_PREFIX, StorageLayout, builtin_directories
+from etcdfix.model.storagekey import DEFAULT_PREFIX, StorageLayout, builtin_directories, likely_prefixes
 from etcdfix.text.commands import RunOptions
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ Say = Callable[[str], None]
 
 Candidates = dict[Path, "Examiner"]
 """A candidate configuration, to what examines values under it."""
+
+
+_SAMPLE = 200
 
 
 class Inputs(msgspec.Struct, frozen=True):
@@ -211,21 +215,30 @@ def _connection(options: dict[str, Any], say: Say, **name: str) -> EtcdConnectio
     return connection
 
 
-def nothing_examined(prefix: str, suggested: Sequence[str], problems: Sequence[str] = ()) -> SourceError:
+def first_keys(source: Source) -> list[bytes]:
+    """Return the first keys that there are, whatever they are of."""
+    return [stored.key for stored in islice(source.current(b""), _SAMPLE)]
+
+
+def nothing_examined(
+    source: Source, layout: StorageLayout, problems: Sequence[str] = (), *, at: str = ""
+) -> SourceError:
     """Return the error of a command that saw no key below the storage prefix.
 
     Args:
-        prefix: The storage prefix.
-        suggested: Where Kubernetes' keys seem to be instead.
+        source: Asked where Kubernetes' keys seem to be instead.
+        layout: The storage prefix.
         problems: Why not everything could be read.
+        at: Which revision was read, where one was named.
     """
+    prefix = layout.prefix
     if problems:
         return SourceError(
             f"NOTHING WAS EXAMINED: no key below {prefix} was seen; not everything could be read: {problems[0]}"
         )
-    places = " or ".join(suggested[:3])
+    places = " or ".join(likely_prefixes(first_keys(source))[:3])
     return SourceError(
-        f"NOTHING WAS EXAMINED: no key starts with {prefix}",
+        f"NOTHING WAS EXAMINED: no key starts with {prefix}{at}",
         hint=f"Kubernetes keys seem to be under {places}; give it with --etcd-prefix"
         if places
         else "check --etcd-prefix and that this is the etcd that the API servers use",

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from etcdfix.commands.opening import nothing_examined
-from etcdfix.commands.scanning.pipeline import SAMPLE, FindingPipeline
+from etcdfix.commands.opening import first_keys, nothing_examined
+from etcdfix.commands.scanning.pipeline import FindingPipeline
 from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.encryption.envelope import transformer_name
 from etcdfix.examine.all import examine_all, no_progress
@@ -133,7 +132,7 @@ def run_scan(
     ]
     # What could not be read is not absent.
     unseen = ended is not None or bool(ending.problems)
-    below = summary.keys > summary.not_objects or unseen or _may_hold_keys(source, request, pipeline)
+    below = summary.keys > summary.not_objects or unseen or has_keys(source, request.layout)
     elsewhere = [other for other, _ in pipeline.elsewhere.most_common()] if below else []
     problems += [
         f"{counted(pipeline.elsewhere[other], 'key')} under {other}, another storage prefix: not examined; scan with "
@@ -141,7 +140,7 @@ def run_scan(
         for other in elsewhere
     ]
     named = not summary.keys and not unseen and not problems and _nothing_named_exists(source, request)
-    suggested = [] if below else likely_prefixes(pipeline.not_object_sample)
+    sample = [] if below else first_keys(source)
     summary.next = first_step(
         summary,
         pipeline.first_way,
@@ -149,13 +148,13 @@ def run_scan(
         request.run,
         whole=not (unseen or problems),
         damaged=bool(source.problems),
-        prefixes=None if below else suggested,
+        prefixes=None if below else likely_prefixes(sample),
         elsewhere=elsewhere,
         prefix=prefix,
         differing=differing,
     )
     unread = [
-        *([_no_key(prefix, pipeline.not_object_sample)] if not below else []),
+        *([_no_key(prefix, sample)] if not below else []),
         *problems,
         *(["no key matches the given name"] if below and named else []),
         *([f"{ended.reason} before the end"] if ended is not None else []),
@@ -164,7 +163,7 @@ def run_scan(
     nothing = None
     if not below:
         at = f" at revision {run.revision}" if run.revision else ""
-        nothing = nothing_examined(f"{prefix}{at}", suggested)
+        nothing = nothing_examined(source, request.layout, at=at)
     elif named:
         nothing = SourceError("NOTHING WAS EXAMINED: no key matches the given name")
     report = ScanReport(
@@ -232,16 +231,6 @@ def _plugins_asked(plugins: KMSPlugins) -> list[KMSPluginSummary]:
         )
         for plugin in plugins.reports()
     ]
-
-
-def _may_hold_keys(source: Source, request: ScanRequest, pipeline: FindingPipeline) -> bool:
-    """Look whether the storage prefix holds anything or cannot be read; if not, gather keys that tell where."""
-    sample = pipeline.not_object_sample
-    if any(map(request.layout.holds, sample)) or has_keys(source, request.layout):
-        return True
-    if not sample:
-        sample += [stored.key for stored in islice(source.current(b""), SAMPLE)]
-    return False
 
 
 def _nothing_named_exists(source: Source, request: ScanRequest) -> bool:

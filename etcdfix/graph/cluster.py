@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from itertools import islice
 from sys import intern
 from typing import TYPE_CHECKING, Final
 
@@ -36,7 +35,7 @@ from etcdfix.model.errors import EndedEarly
 from etcdfix.model.interruptions import whole_calls
 from etcdfix.model.model import Outcome, ServerBehaviour
 from etcdfix.model.providers import IDENTITY
-from etcdfix.model.storagekey import CRD_PATH, StorageCodec, likely_prefixes
+from etcdfix.model.storagekey import CRD_PATH, StorageCodec
 from etcdfix.sources.base import Source
 from etcdfix.text.words import counted
 
@@ -158,7 +157,6 @@ Keep = Callable[[Examination], int | None]
 """Says how much an examination matters to a report, nothing for not at all: of too many, the weightiest are kept."""
 
 _MOST_KEPT = 1000
-_SAMPLE = 200
 
 
 class ClusterIndex(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,7 +166,6 @@ class ClusterIndex(msgspec.Struct, frozen=True, kw_only=True):
         kept: What was examined and asked to be kept, by key; the thousand that matter most, the first among equals.
         aggregated: API groups whose APIService names a Service, or cannot be read: another API server may own them.
         below_prefix: Whether any key lies below the storage prefix.
-        suggested_prefixes: Where Kubernetes' keys seem to be instead, when none does.
     """
 
     request: Reading
@@ -181,7 +178,6 @@ class ClusterIndex(msgspec.Struct, frozen=True, kw_only=True):
     aggregated: frozenset[str]
     undetermined: int
     below_prefix: bool
-    suggested_prefixes: list[str]
     ended: EndedEarly | None
 
     def key_looks_lost(self, found: Examination) -> bool:
@@ -258,9 +254,6 @@ def index_cluster(
     if ending.ended is not None:
         problems.append(f"{ending.ended.reason} before the end")
     index = builder.finish(problems)
-    below = next(index.nodes(), None) is not None
-    # What could not be read is not absent.
-    sample = () if below or problems else islice(source.current(b""), _SAMPLE)
     return ClusterIndex(
         request=request,
         source=source,
@@ -271,8 +264,7 @@ def index_cluster(
         kube_system_uid=cluster,
         aggregated=frozenset(examiner.readers.aggregated_groups),
         undetermined=sum(1 for node in index.nodes() if index.flags[node] & UNDETERMINED),
-        below_prefix=below,
-        suggested_prefixes=likely_prefixes(stored.key for stored in sample),
+        below_prefix=next(index.nodes(), None) is not None,
         ended=ending.ended,
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from etcdfix.commands.opening import nothing_examined
@@ -14,7 +13,6 @@ from etcdfix.examine.one import Examiner, Reading
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.key_loss import THE_KEY, KeyDoubt
 from etcdfix.model.providers import IDENTITY
-from etcdfix.model.storagekey import likely_prefixes
 from etcdfix.report.advice.whole import PLUGIN_REMEDIES, doubt_in
 from etcdfix.report.doctor import WORST_FIRST, Check, fail, ok, unknown, warn
 from etcdfix.report.model import Summary, TransformerSummary
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
 MOST_TOLD: Final = 100
 """So many keys are told one by one, those with something wrong first."""
 
-_SAMPLE: Final = 200
 _ENVELOPED: Final = frozenset({Cause.NO_CONFIGURATION, Cause.RESOURCE_NOT_CONFIGURED, Cause.UNKNOWN_ENVELOPE})
 
 
@@ -61,8 +58,7 @@ def check_source(source: Source, reading: Reading, summary: Summary, ending: End
         yield warn(what, "that is enough for Kubernetes' keys")
     seen = summary.keys > summary.not_objects or reasons or ending.ended is not None
     if not seen and not has_keys(source, reading.layout):
-        sample = (stored.key for stored in islice(source.current(b""), _SAMPLE))
-        nothing = nothing_examined(reading.layout.prefix, likely_prefixes(sample))
+        nothing = nothing_examined(source, reading.layout)
         yield fail(nothing.message, nothing.hint)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
 from typing import Final, TypeVar
 
 import msgspec
@@ -17,14 +16,13 @@ from etcdfix.examine.verdicts.examination import KeyName
 from etcdfix.examine.verdicts.plaintext import bits_off
 from etcdfix.model.model import GroupResource
 from etcdfix.model.providers import ENCRYPTED_PREFIX
-from etcdfix.model.storagekey import StorageLayout, display, likely_prefixes
+from etcdfix.model.storagekey import StorageLayout, display
 from etcdfix.report.origin import shown_word
 from etcdfix.report.tally import MAX_NAMES, OTHERS
 from etcdfix.sources.base import Source
 from etcdfix.text.commands import NO_COMMAND, Command
 
 MAIN_NOT_READ: Final = "the main etcd was not read, but another one"
-_SAMPLE: Final = 200
 MOST_EXAMPLES: Final = 5
 _FEW_BITS: Final = 4
 R = TypeVar("R")
@@ -57,9 +55,7 @@ def why_not_whole(
     if ending.ended is not None:
         problems.append(f"{ending.ended.reason} before the end")
     elif everything and not objects:
-        # What could not be read is not absent.
-        sample = () if problems else islice(source.current(b""), _SAMPLE)
-        raise nothing_examined(layout.prefix, likely_prefixes(stored.key for stored in sample), problems)
+        raise nothing_examined(source, layout, problems)
     limited = source.describe().limited_to if everything else ""
     if limited:
         problems.append(f"permission denied: keys outside {limited} were not looked at")

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 FAILING: Final = tuple(map(Outcome, COUNTED))
 """Outcomes that make the exit code of a scan, if nobody chose among them."""
-SAMPLE: Final = 200
-"""So many keys that hold no object tell where the others may be."""
 _OF_THE_NAME: Final = frozenset({KEY_NAME_CHECK, PREDECESSOR_CHECK})
 
 
@@ -81,7 +79,6 @@ class FindingPipeline:
         self._statuses = Statuses(request.layout, request.scope.namespaces)
         self._sorted = SortedRows(_Waiting)
         self._rows: Rows[_Waiting] | None = None
-        self.not_object_sample: list[bytes] = []
         self.elsewhere: Counter[str] = Counter()
         self.new = dict.fromkeys(FAILING, 0)
         self.failed = 0
@@ -105,7 +102,8 @@ class FindingPipeline:
         if not is_finding(found):
             self._tally.add(found)
             if outcome is Outcome.NOT_AN_OBJECT:
-                self._note_stranger(found.stored.key)
+                other = self._request.layout.other_known_prefix(found.stored.key)
+                self.elsewhere.update([other] if other else [])
             return
         self.failed += outcome in FAILED
         found = found if self._cut_short else self._closer.put_right(found)
@@ -115,13 +113,6 @@ class FindingPipeline:
             self._put_aside(found, ENDED)  # it was examined
             raise
         self._put_aside(found, sought)
-
-    def _note_stranger(self, key: bytes) -> None:
-        if len(self.not_object_sample) < SAMPLE:
-            self.not_object_sample.append(key)
-        other = self._request.layout.other_known_prefix(key)
-        if other:
-            self.elsewhere[other] += 1
 
     def _put_aside(self, found: Examination, sought: RevisionSearch) -> None:
         stored, baseline = found.stored, self._request.baseline

@@ -64,7 +64,7 @@ def test_without_configuration_the_scan_is_incomplete(scan: Run) -> None:
         (["base64:"], "base64:…: names no key"),
         (["-o", "xml"], "is not one of"),
         (["--revision", "-1"], "--revision"),
-        (["--kubernetes-version", "9"], "is not a version"),
+        (["--kubernetes-version", "9"], "is no release"),
         (["--encryption-config", "/nowhere.yaml"], "/nowhere.yaml"),
         (["--manifest", "/nowhere.yaml"], "/nowhere.yaml"),
         (["--snapshot", "x", "--endpoints", "y"], "two different sources"),

@@ -8,7 +8,7 @@ everything, for what a deletion would set off.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -211,10 +211,7 @@ class _Look:
     def look_for_copies(self, candidates: Mapping[Path, Examiner]) -> None:
         """Look into every place for its copies, and at what was written to it."""
         source, request, examiner = self._source, self._request, self._examiner
-        with (
-            source.aside(),
-            self._plugins.without_recording() if self._plugins is not None else nullcontext(),
-        ):
+        with source.aside(), examiner.without_recording():
             try:
                 self._life = life_of(source, examiner, request.key, self._stored)
             except SourceError as exc:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 
 import msgspec
@@ -177,10 +176,7 @@ def home_of(source: Source, examiner: Examiner, found: Examination) -> Home:
     if not home:
         return Home.FREE
     try:
-        with (
-            source.aside(),
-            apart.plugins.without_recording() if apart.plugins is not None else nullcontext(),
-        ):
+        with source.aside(), apart.without_recording():
             there = source.get(home)
             return home_holds(apart, found.stored, home, there)
     except SourceError:  # the command that is printed says when it holds

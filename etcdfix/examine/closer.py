@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from etcdfix.encryption.envelope import parse_envelope
-from etcdfix.encryption.repairs import cbc_size, misspelt_prefix, nearly_behind_plugin, unsearched
+from etcdfix.encryption.repairs import cbc_size, misspelt_prefix, nearly_behind_plugin
 from etcdfix.examine.alike import AlikeValues
 from etcdfix.examine.claims import ClaimSearch, too_large, without_its_lease
 from etcdfix.examine.looking import (
@@ -24,8 +23,6 @@ from etcdfix.examine.repair import (
     NO_REPAIR,
     RepairSearch,
     find_repair,
-    proof_of,
-    rewrites_of,
     without_doubtful_prefix,
 )
 from etcdfix.examine.verdicts.causes import Cause
@@ -42,7 +39,6 @@ from etcdfix.model.model import (
     Outcome,
     Peek,
     Plaintext,
-    RepairProof,
     StoredValue,
     TransformFailure,
     Undone,
@@ -70,7 +66,7 @@ class UnreadableExaminer:
     def __init__(self, examiner: Examiner, *, repairs: bool = True) -> None:
         self._examiner = examiner
         self._repairs = repairs
-        self._looking = Looking(examiner.layout, examiner.transformers, examiner.decoder, examiner.readers)
+        self._looking = Looking(examiner)
         self._claims = ClaimSearch(examiner.layout, examiner.readers.is_claimed)
         self.last_seen: tuple[StoredValue, Observation] | None = None
         self.alike = AlikeValues(examiner.transformers, self._looking)
@@ -255,46 +251,23 @@ class UnreadableExaminer:
     ) -> RepairSearch:
         if not self._repairs or verdict.outcome not in _UNREAD or not reader.owner_known:
             return NO_REPAIR
-        own, plugins = reader.transformers, self._examiner.plugins
-        trial: Examiner | None = None
-
-        @contextlib.contextmanager
-        def aside() -> Iterator[None]:
-            with (
-                plugins.without_recording() if plugins is not None else contextlib.nullcontext(),
-                own.learning_nothing() if own is not None else contextlib.nullcontext(),
-            ):
-                yield
-
-        def proven(other: StoredValue) -> RepairProof | None:
-            with aside():
-                return proof_of(other, own)
-
-        def examine(other: StoredValue) -> Examination:
-            nonlocal trial
-            if trial is None:
-                trial = self._examiner.independent_copy(repairs=False)
-            with aside():
-                return trial.examine(other)
 
         def fits(plaintext: bytes) -> bool:
             try:
                 decoded = reader.decode(plaintext)
             except DecodeError:
                 return False
-            return not decoded.inconsistencies and stored.key in self._looking.key_of(
-                reader.directory, decoded
-            )
+            here = self._looking.key_of(reader.directory, decoded)
+            return not decoded.inconsistencies and stored.key in here
 
-        candidates = rewrites_of(
+        return find_repair(
             stored,
-            own,
+            reader.transformers,
             peek.undone if peek is not None else None,
+            self._examiner,
             thorough=thorough,
             fits=fits if unproven else None,
         )
-        left = unsearched(stored.value, own) if unproven and own is not None else ""
-        return find_repair(stored, candidates, proven, examine, unsearched=left)
 
     def plugin_to_ask(self, found: Examination) -> str:
         """Return the KMS provider (``kms/v2/prov``) that has to be asked whether a prefix is damaged; "" for none."""

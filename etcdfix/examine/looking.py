@@ -5,18 +5,17 @@ from __future__ import annotations
 import contextlib
 import re
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from etcdfix.decoding.errors import KindUnknown
 from etcdfix.decoding.registry import Registry, SchemeName, stored_kinds
-from etcdfix.decoding.storagecodecs import Decoder
 from etcdfix.encryption.envelope import Envelope
 from etcdfix.encryption.kms.envelopes import KEY_ID_MAX_SIZE, stored_key_id
 from etcdfix.encryption.known_starts import first_blocks
 from etcdfix.encryption.peek import LookInto, Structures, peek
-from etcdfix.encryption.transformer import Transformers
-from etcdfix.examine.readers import ResourceReader, ResourceReaders
+from etcdfix.examine.readers import ResourceReader
 from etcdfix.examine.verdicts.examination import KeyName
 from etcdfix.examine.verdicts.observation import GARBLED, DecodeFailure, DecodeFailureKind, PlaintextShape
 from etcdfix.examine.verdicts.plaintext import (
@@ -33,10 +32,12 @@ from etcdfix.model.providers import ENCRYPTED_PREFIX, ENCRYPTING, IDENTITY
 from etcdfix.model.storagekey import (
     ResourcePrefix,
     StorageCodec,
-    StorageLayout,
     builtin_directories,
     display,
 )
+
+if TYPE_CHECKING:
+    from etcdfix.examine.one import Examiner
 
 # A value that ends before the colon after its key name.
 _ENVELOPE_STARTS = tuple(facts.prefix for facts in ENCRYPTING)
@@ -54,17 +55,9 @@ def ends_inside_its_envelope(value: bytes) -> bool:
 class Looking:
     """Looks at values, and into what they decrypt to, for who judges them."""
 
-    def __init__(
-        self,
-        layout: StorageLayout,
-        transformers: Transformers | None,
-        decoder: Decoder,
-        readers: ResourceReaders,
-    ) -> None:
-        self._layout = layout
-        self._transformers = transformers
-        self._decoder = decoder
-        self._readers = readers
+    def __init__(self, examiner: Examiner) -> None:
+        self._layout, self._transformers = examiner.layout, examiner.transformers
+        self._decoder, self._readers = examiner.decoder, examiner.readers
 
     def structures(self, reader: ResourceReader) -> Structures:
         """Return how values begin that may be stored in a resource."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
 
@@ -18,7 +19,7 @@ from etcdfix.encryption.kms.envelopes import KMSPending
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine.claims import LARGE
 from etcdfix.examine.closer import UnreadableExaminer
-from etcdfix.examine.kept_openings import KeptOpenings
+from etcdfix.examine.readable_revision import KeptOpenings
 from etcdfix.examine.readers import PlainCounts, PlainPlace, Plugins, ResourceReader, ResourceReaders
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.examine.verdicts.judge import Verdict
@@ -148,6 +149,10 @@ class Examiner:
         other._last_opened = None  # noqa: SLF001 - its own
         other.kept = None  # what is read elsewhere is no newer value of these etcd keys
         return other
+
+    def without_recording(self) -> AbstractContextManager[None]:
+        """Look at values that are not of the run: what plugins say of them speaks for none that is."""
+        return self.plugins.without_recording() if self.plugins is not None else nullcontext()
 
     def learn_custom_resources(self, source: Source) -> None:
         """Read every CRD and APIService, in scope or not.

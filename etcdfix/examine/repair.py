@@ -7,12 +7,13 @@ one result is left is there a repair.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from etcdfix.encryption.repairs import Rewrite, cbc_rewrites, prefix_rewrites, rewrites
+from etcdfix.encryption.repairs import Rewrite, cbc_rewrites, prefix_rewrites, rewrites, unsearched
 from etcdfix.encryption.transformer import ResourceTransformers, TransformFailed
 from etcdfix.examine.verdicts.catalogue import CURABLE_BY_CONFIGURATION
 from etcdfix.examine.verdicts.causes import Cause
@@ -20,6 +21,9 @@ from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.examine.verdicts.plaintext import fixed_undos
 from etcdfix.model.model import Outcome, Repair, RepairKind, RepairProof, StoredValue, UndoneDamage
 from etcdfix.model.providers import ENCRYPTED_PREFIX, IDENTITY
+
+if TYPE_CHECKING:
+    from etcdfix.examine.one import Examiner
 
 _UNDONE = {
     RepairKind.MAGIC: "the first four bytes are those of a protobuf object again",
@@ -56,38 +60,53 @@ NO_REPAIR = RepairSearch()
 
 def find_repair(
     stored: StoredValue,
-    candidates: Iterable[Rewrite],
-    proof_of: Callable[[StoredValue], RepairProof | None],
-    examine: Callable[[StoredValue], Examination],
+    own: ResourceTransformers | None,
+    undone: UndoneDamage | None,
+    examiner: Examiner,
     *,
-    unsearched: str = "",
+    thorough: bool,
+    fits: Callable[[bytes], bool] | None = None,
 ) -> RepairSearch:
-    """Examine what a value may have been, and return the only result that reads."""
-    fits: dict[bytes, tuple[Rewrite, Examination, RepairProof]] = {}
-    nearly = ""
-    for rewrite in candidates:
-        if rewrite.value == stored.value or rewrite.value in fits:
-            continue
-        other = msgspec.structs.replace(stored, value=rewrite.value)
-        proof = proof_of(other)
-        if proof is None:
-            continue
-        found = examine(other)
-        if _reads(found):
-            fits[rewrite.value] = rewrite, found, proof
-        elif found.opened and proof is RepairProof.TAG:
-            verdict = found.verdict
-            nearly = (
-                f"with {rewrite.words} it opens, and what it holds is {verdict.outcome}: {verdict.message}"
-            )
-    if not fits:
-        why_not = nearly or NO_REPAIR.why_not
-        return RepairSearch(why_not=f"{why_not}; not searched: {unsearched}" if unsearched else why_not)
-    if len(fits) > 1:
-        ways = "; ".join(rewrite.words for rewrite, *_ in fits.values())
-        why_not = f"{len(fits)} different repairs would each make it readable, and nothing says which is right: {ways}"
+    """Examine what a value may have been, and return the only result that reads.
+
+    Args:
+        stored: As etcd has it.
+        own: What serves its resource; None where no configuration is known.
+        undone: What a thorough look found.
+        examiner: Of the cluster; what is examined here speaks for none of its values.
+        thorough: Also search for what takes time: a flipped bit behind the prefix, a wrapped data key, and whatever a
+            KMS plugin has to be asked about.
+        fits: Says whether a plaintext is the object of the etcd key; None not to search under AES-CBC.
+
+    Raises:
+        KMSPending: Only while plugins defer.
+    """
+    left = unsearched(stored.value, own) if fits is not None and own is not None else ""
+    candidates = [*_rewrites_of(stored, own, undone, fits, thorough=thorough)]
+    fitting: dict[bytes, tuple[Rewrite, Examination, RepairProof]] = {}
+    why_not = NO_REPAIR.why_not
+    if candidates:
+        trial = examiner.independent_copy(repairs=False)
+        with trial.without_recording(), own.learning_nothing() if own is not None else nullcontext():
+            for rewrite in candidates:
+                other = msgspec.structs.replace(stored, value=rewrite.value)
+                known = rewrite.value == stored.value or rewrite.value in fitting
+                proof = None if known else _proof_of(other, own)
+                if proof is None:
+                    continue
+                found = trial.examine(other)
+                verdict = found.verdict
+                if verdict.outcome is Outcome.READABLE and verdict.cause is None:
+                    fitting[rewrite.value] = rewrite, found, proof
+                elif found.opened and proof is RepairProof.TAG:
+                    why_not = f"with {rewrite.words} it opens, and holds what is {verdict.outcome}: {verdict.message}"
+    if not fitting:
+        return RepairSearch(why_not=f"{why_not}; not searched: {left}" if left else why_not)
+    if len(fitting) > 1:
+        ways = "; ".join(rewrite.words for rewrite, *_ in fitting.values())
+        why_not = f"{len(fitting)} different repairs would make it readable, and nothing says which is right: {ways}"
         return RepairSearch(why_not=why_not, ambiguous=True)
-    (value, (rewrite, found, proof)) = next(iter(fits.items()))
+    (value, (rewrite, found, proof)) = next(iter(fitting.items()))
     if rewrite.kind is RepairKind.NAME:
         proof = RepairProof.NONE
     return RepairSearch(Repair(rewrite.kind, rewrite.words, proof), value, found, "")
@@ -110,28 +129,15 @@ def without_doubtful_prefix(search: RepairSearch, cause: Cause | None) -> Repair
     return RepairSearch(why_not=f"with {repair.words} it would read, but {why}")
 
 
-def _reads(found: Examination) -> bool:
-    return found.verdict.outcome is Outcome.READABLE and found.verdict.cause is None
-
-
-def rewrites_of(
+def _rewrites_of(
     stored: StoredValue,
     own: ResourceTransformers | None,
     undone: UndoneDamage | None,
+    fits: Callable[[bytes], bool] | None,
     *,
     thorough: bool,
-    fits: Callable[[bytes], bool] | None = None,
 ) -> Iterator[Rewrite]:
-    """Yield what a value may have been.
-
-    Args:
-        stored: As etcd has it.
-        own: What serves its resource; None where no configuration is known.
-        undone: What a thorough look found.
-        thorough: Also search for what takes time: a flipped bit behind the prefix, a wrapped data key, and whatever a
-            KMS plugin has to be asked about.
-        fits: Says whether a plaintext is the object of the etcd key; None not to search under AES-CBC.
-    """
+    """Yield what a value may have been."""
     data = stored.value
     if not data.startswith(ENCRYPTED_PREFIX):
         for kind, value in fixed_undos(data):  # the few that are fixed, and never a searched bit
@@ -146,12 +152,8 @@ def rewrites_of(
         yield from prefix_rewrites(data, own, plugins=thorough)
 
 
-def proof_of(stored: StoredValue, own: ResourceTransformers | None) -> RepairProof | None:
-    """Say what shows that a value is what was written; None for one that does not open.
-
-    Raises:
-        KMSPending: Only while plugins defer.
-    """
+def _proof_of(stored: StoredValue, own: ResourceTransformers | None) -> RepairProof | None:
+    """Say what shows that a value is what was written; None for one that does not open."""
     if own is None:
         return RepairProof.DECODES
     try:

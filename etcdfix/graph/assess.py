@@ -8,7 +8,6 @@ finalizers may be found on real Secrets.
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import nullcontext
 from typing import Final
 
 from etcdfix.examine.one import Examiner
@@ -141,9 +140,9 @@ def _newest_object(
 
     What earlier revisions come to says nothing of other values.
     """
-    newest, plugins = closed or source.get(key), examiner.plugins
+    newest = closed or source.get(key)
     apart = examiner.independent_copy()
-    with plugins.without_recording() if plugins is not None else nullcontext():
+    with examiner.without_recording():
         if newest is not None:
             known = closed is not None
             return newest_kept(source, apart, newest, came_out, generations=generations, newest_fails=known)

@@ -6,7 +6,6 @@ Nothing here writes, and nothing here depends on what a person accepts: that is 
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -229,7 +228,7 @@ class Present(Facts):
         graph, cluster = self.around.graph, self.cluster
         # Earlier revisions, which are looked at here, speak for no value that is stored now.
         apart = cluster.examiner.independent_copy()
-        with apart.plugins.without_recording() if apart.plugins is not None else nullcontext():
+        with apart.without_recording():
             return assess(graph, cluster.source, apart, self.key)
 
     @property

@@ -328,8 +328,8 @@ def test_a_revision_of_an_earlier_generation_counts() -> None:
 def test_earlier_revisions_are_looked_at_within_bounds_and_of_the_target_always(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("etcdfix.examine.kept_openings._MOST_HISTORIES", 2)
-    monkeypatch.setattr("etcdfix.examine.kept_openings._MOST_STEPS", 3)
+    monkeypatch.setattr("etcdfix.examine.readable_revision._HISTORIES", 2)
+    monkeypatch.setattr("etcdfix.examine.readable_revision._MOST_STEPS_FOR_OPENING", 3)
     names = [f"w{number}" for number in range(6)]
     now, kept = [], {}
     for at, name in enumerate(names, start=20):

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from etcdfix.encryption.kms.plugins import KMSPlugins
 
 _LONGEST: Final = 1000
-_FIRST: Final = "see what is said of reach"
+_FIRST: Final = "make etcd answer first: see the check reach"
 _API: Final = "try the kubeconfig: kubectl --kubeconfig FILE get --raw /readyz; docs/runbooks/denied.md"
 _AHEAD: Final = timedelta(seconds=60)
 _SILENT: Final = timedelta(minutes=5)

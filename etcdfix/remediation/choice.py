@@ -195,7 +195,7 @@ def best_choice(
         hint = _ways(found, run) or explain(wanted.key).line(run)
         if missing is not None:
             why = f"{key}: what can be put back needs your word: {MEANINGS[missing]}"
-            raise refuse(missing, why, hint=hint, lift=("--accept", missing.value))
+            raise unless_accepted(missing, why)
         refusal = found[0].refusal if found and all(one.refusal for one in found) else None
         if refusal is not None and refusal.rule == Rule.UNDETERMINED:
             raise refuse(

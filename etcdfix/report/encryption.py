@@ -14,6 +14,7 @@ import msgspec
 
 from etcdfix.examine.verdicts.examination import KeyName
 from etcdfix.model.model import KeyOfRule
+from etcdfix.model.providers import IDENTITY
 from etcdfix.report.document import (
     Case,
     CaseState,
@@ -145,14 +146,15 @@ class EncryptionUsageReport(LookReport, frozen=True, kw_only=True):
 
     @property
     def safe_to_remove(self) -> int:
-        """How many keys are safe to remove: as of the revision of ``source``, in this etcd."""
-        return sum(key.safe_to_remove for key in self.keys)
+        """How many encryption keys are safe to remove: as of the revision of ``source``, in this etcd."""
+        return sum(key.safe_to_remove and key.transformer != IDENTITY for key in self.keys)
 
     def document(self) -> Document:
         """Return how many keys are safe to remove, and for each what needs it."""
         told = f"{counted(len(self.keys), 'encryption key')} in use; without a configuration none is safe to remove"
         if self.encryption_config is not None:
-            configured = counted(sum(key.configured for key in self.keys), "configured encryption key")
+            number = sum(key.configured and key.transformer != IDENTITY for key in self.keys)
+            configured = counted(number, "configured encryption key")
             told = f"{self.safe_to_remove} of {configured} can be removed, at revision {self.source.revision}"
         rows = []
         for key in self.keys:

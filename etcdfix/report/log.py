@@ -229,6 +229,9 @@ class LogSettling(PublishedReport, frozen=True, kw_only=True):
         )
 
 
+_OPEN: Final = "PLAINTEXT SECRET"
+
+
 class BackupRow(msgspec.Struct, kw_only=True):
     """One backup file, in a list and in a pruning.
 
@@ -270,8 +273,10 @@ class BackupRow(msgspec.Struct, kw_only=True):
     @property
     def holds(self) -> str:
         """What is in it, for a person."""
+        if not self.value_size:
+            return "nothing: 0 bytes"
         if self.secret:
-            return "PLAINTEXT SECRET" if self.stored_as_plaintext else "enveloped Secret"
+            return _OPEN if self.stored_as_plaintext else "enveloped Secret"
         return "plaintext" if self.stored_as_plaintext else "enveloped"
 
     def row(self, first: str) -> tuple[str | int, ...]:
@@ -341,7 +346,7 @@ class BackupList(PublishedReport, frozen=True, kw_only=True):
         )
         compared = f"{self.audit_log}, head {self.audit_log_head or 'unknown'}"
         pruned = f", {counted(self.pruned, 'file')} pruned according to it" if self.pruned else ""
-        secrets = sum(one.secret and one.stored_as_plaintext for one in self.backups)
+        secrets = sum(one.holds == _OPEN for one in self.backups)
         told = f"PLAINTEXT SECRETS: {secrets}. Whoever can read these files has what is in them."
         found = [("WRONG" if one.wrong else "unknown", one.reason, one.message) for one in self.findings]
         places = [word for path in self.directories for word in ("--backup-dir", path)]

@@ -89,7 +89,7 @@ def check_reach(endpoint: str, found: MemberStatus | EtcdfixError | None) -> Che
     what = f"{endpoint}: member {found.member_id:x} answers"
     if found.errors:
         told = "; ".join(found.errors[:_MOST_TOLD])
-        return warn(f"{what}, and complains: {told}", "see what is said of members and alarms")
+        return warn(f"{what}, and complains: {told}", "see the checks members and alarms")
     return ok(what)
 
 
@@ -123,7 +123,7 @@ def check_tls(connection: EtcdConnection, now: datetime) -> Iterator[Check]:
         shown.append((f"certificate of the server at {endpoint.text}", answer, renew))
     for what, found, renew in shown:
         if isinstance(found, CallFailed):
-            yield told_by(found, "see what is said of reach", CheckState.UNKNOWN)
+            yield told_by(found, "make etcd answer first: see the check reach", CheckState.UNKNOWN)
         elif isinstance(found, BaseException):
             raise found
         elif not isinstance(found, bytes):

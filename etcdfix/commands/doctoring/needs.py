@@ -153,7 +153,7 @@ def check_kubeconfig(api: APIAccess, cluster: ClusterIdentity | None) -> Iterato
         doubt = "nothing in etcd tells whether it is of this cluster"
         if cluster is not None and cluster.is_known:
             doubt = check_cluster(server, cluster)
-        of_it = unknown(f"{told}: {doubt}", "see what is said of cluster")
+        of_it = unknown(f"{told}: {doubt}", "see the check cluster")
         yield of_it if doubt else ok(f"{told} answers, and is of this cluster")
         user = authorize_all(server, GroupResource("", "secrets"))
         yield ok(f"user {fit(user, 100)} may {' and '.join(VERBS)} every Secret")

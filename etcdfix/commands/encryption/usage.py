@@ -150,8 +150,9 @@ class _KeyUses:
         return uses
 
     def others(self, reason: str) -> list[KeyUsage]:
-        """Return the keys that are not configured, each with why it is not safe to remove."""
-        found = [self.by_key[name] for name in sorted(self.by_key) if not self.by_key[name].configured]
+        """Return the keys that are not configured, each with why it is not safe to remove; identity is none."""
+        found = [self.by_key[name] for name in sorted(self.by_key) if name.transformer != IDENTITY]
+        found = [key for key in found if not key.configured]
         for key in found:
             key.reasons = [reason]
         return found
@@ -287,13 +288,14 @@ def _next(request: UsageRequest, uses: _KeyUses, keys: Sequence[KeyUsage]) -> St
     if request.configuration is None:
         again = Command(("etcdfix", "encryption", "usage", Part.SOURCE, Part.LAYOUT, Part.CONFIGURATION))
         return Step("Look again with the EncryptionConfiguration of the API servers", again)
-    if any(key.failing or key.undetermined for key in keys):
+    safe = any(key.safe_to_remove for key in keys if key.transformer != IDENTITY)
+    if not safe and any(key.failing or key.undetermined for key in keys):
         return Step("Remove no key yet. Find out first which values cannot be read, and why", scan())
     if uses.stale is not None:
         resource = str(uses.stale.group_resource)
         told = f"Have an API server write {resource} again, so that they need only today's write key. Then look again"
         return Step(told, write_again(resource))
-    if any(key.safe_to_remove for key in keys):
+    if safe:
         what_if = look("encryption what-if", "--new", "FILE")
         return Step("Try the configuration without the key before you remove it", what_if)
     return None

@@ -163,9 +163,12 @@ class SiblingValues:
             return ""
         counts = [self._counter.of(name) for name in found.encryption_keys]
         failed, opened = max(one.failed for one in counts), max(one.opened for one in counts)
+        what = f"{failed} of {failed + opened} values of the resource"
+        if found.transformer == IDENTITY:
+            return f"{what} without encryption cannot be read: no key is to blame, and a deletion is refused"
         return (
-            f"{failed} of {failed + opened} values of the resource under its encryption key cannot be read: that "
-            "points at the key or the configuration, and a deletion would be refused"
+            f"{what} under its encryption key cannot be read: that points at the key or the configuration, "
+            "and a deletion is refused"
         )
 
     def siblings(self) -> Iterator[Siblings]:

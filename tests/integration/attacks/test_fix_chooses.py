@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,18 @@ def test_it_takes_the_newest_of_the_same_object_and_says_why(registry: Registry,
     assert "Proof  it has the uid of the object at the key" in ran.err
     assert "read back: it opens, and the object is whole" in ran.err + ran.out
     assert registry.stored(key) == CHANGED
+
+
+def test_a_refusal_that_a_word_lifts_prints_one_command_and_it_goes_through(
+    registry: Registry, key: bytes
+) -> None:
+    registry.etcd.put(key, b"k8s:enc:new:v9:key1:" + bytes(40))
+    with registry.untouched():
+        ran = registry.put_back(key, "", "--dry-run")
+        assert ran.code == 4
+        (command,) = [line.strip() for line in ran.err.splitlines() if "etcdfix fix " in line]
+        assert command.endswith(" --accept newer-than-known")
+        assert registry.run(*shlex.split(command)[1:]).code == 0
 
 
 def test_a_copy_of_an_earlier_object(registry: Registry, key: bytes) -> None:

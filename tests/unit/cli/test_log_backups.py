@@ -78,6 +78,12 @@ class TestList:
         assert len(out.splitlines()) <= 24
         assert len(yaml.safe_load(backup(capfd, ground, "backups", "-o", "yaml")[1])["backups"]) == 8
 
+    def test_an_empty_value_is_no_plaintext(self, capfd: Captured, ground: Ground) -> None:
+        ground.change(value=b"")
+        out = backup(capfd, ground, "backups")[1]
+        assert "nothing: 0 bytes" in out
+        assert "plaintext" not in out.lower()
+
     def test_nothing(self, capfd: Captured, ground: Ground, monkeypatch: Patch) -> None:
         """A missing log is one doubt; a default directory need not be there, one that is named has to."""
         assert "no backups:" in backup(capfd, ground, "backups")[1]

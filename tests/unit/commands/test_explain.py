@@ -125,6 +125,14 @@ def test_a_moved_value_may_go_where_its_own_key_holds_the_same(home: bytes | Non
     assert any(" --from key:" in way.command.line(RunOptions()) for way in report.remedies) is (home is None)
 
 
+def test_of_values_that_are_not_encrypted_no_key_is_blamed() -> None:
+    """As a deletion says it: something else may write them, in an encoding of its own."""
+    garbage = {f"/registry/secrets/shop/g{n}": b"%d is garbage" % n for n in range(2)}
+    report = explained(MemorySource(garbage), "/registry/secrets/shop/g0")
+    told = "2 of 2 values of the resource without encryption cannot be read: no key is to blame"
+    assert report.deletion_withheld.startswith(told)
+
+
 def test_a_deletion_that_would_be_refused_is_not_advised() -> None:
     """Of two that look damaged only for what opens around them, the key may have had other bytes."""
     values = [
@@ -136,7 +144,7 @@ def test_a_deletion_that_would_be_refused_is_not_advised() -> None:
     assert report.finding.cause == "nonce-damaged"
     assert report.siblings[0].doubt == "in-between"
     assert not [way for way in report.remedies if way.action.startswith("Last: ")]
-    assert "a deletion would be refused" in rendered(report)
+    assert "a deletion is refused" in rendered(report)
     alone = explained(
         MemorySource({key: value for key, value in records.items() if not key.endswith("n")}),
         "/registry/secrets/shop/m",

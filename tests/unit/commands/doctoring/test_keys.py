@@ -133,7 +133,7 @@ def test_where_an_encryption_key_may_be_lost_no_api_server_is_restarted() -> Non
         summary, _ = came_to(values, config=config)
         assert summary.do_not_restart.startswith("Do not restart an API server: ")
     summary, _ = came_to(secrets(20, KEY_2), run=past)
-    assert summary.do_not_restart.startswith("Do not restart an API server until a scan")
+    assert summary.do_not_restart.startswith("Do not restart an API server before you run etcdfix rescue")
     assert came_to(secrets(3))[0].do_not_restart == ""
 
 

@@ -99,7 +99,6 @@ class Absent(msgspec.Struct, frozen=True):
         server: Its address, as it may be shown.
         why: Part of a sentence.
         denied: It answers, and not to this user.
-        unconnected: No connection comes about: it may not run at all. Any other runs, or nobody knows.
         unproven: The connection to one that answers, and did not show that it is of this cluster.
         failure: Why it did not.
     """
@@ -107,7 +106,6 @@ class Absent(msgspec.Struct, frozen=True):
     server: str
     why: str
     denied: bool = False
-    unconnected: bool = False
     unproven: Server | None = None
     failure: AuthorizationRefused | None = None
 
@@ -245,7 +243,6 @@ def reach(access: Access, cluster: ClusterIdentity, url: str) -> tuple[Server, s
         server.address,
         (why or failure.message) + hint,
         denied=denied,
-        unconnected=failure.reason == RefusalReason.UNREACHABLE,
         unproven=None if why else server,
         failure=failure,
     )

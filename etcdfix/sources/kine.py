@@ -35,17 +35,6 @@ _DEFINITIONS: Final = (f"/{CRD_PATH}/".encode(), f"/{API_SERVICE_PATH}/".encode(
 """Read before one object is shown: what is missing of them is no problem of that object."""
 
 
-def _each_once(tell: Callable[[str], None]) -> Callable[[str], None]:
-    told: set[str] = set()
-
-    def tell_once(notice: str) -> None:
-        if notice not in told:
-            told.add(notice)
-            tell(notice)
-
-    return tell_once
-
-
 class KineSource(Source):
     """The keys of one SQLite file of kine at one revision.
 
@@ -77,7 +66,6 @@ class KineSource(Source):
         on_notice: Callable[[str], None] = tell_nobody,
     ) -> None:
         self.path = path
-        self._on_notice = _each_once(on_notice)
         self._problems = ProblemList()
         self._table = KineTable(path)
         self._newest, self._compacted = self._table.newest, self._table.compacted
@@ -91,9 +79,9 @@ class KineSource(Source):
             self._problems.add(f"the database is damaged: {fault}")
         copy = self._table.copy
         if copy.log_missing:
-            self._on_notice(f"{path}: {_NO_LOG}")
+            on_notice(f"{path}: {_NO_LOG}")
         if copy.damaged_indexes:
-            self._on_notice(f"{path}: index {', '.join(copy.damaged_indexes)} is damaged. {_MEND}")
+            on_notice(f"{path}: index {', '.join(copy.damaged_indexes)} is damaged. {_MEND}")
 
     def _pin(self, revision: int) -> None:
         if revision > self._newest:
@@ -111,13 +99,13 @@ class KineSource(Source):
 
         This one stays as it is, and each is closed for itself. The file is copied whole: SQLite opens a file by its
         name, and no copy keeps one, so that nothing is left behind when we are killed. It is checked whole, too, which
-        takes longer than the copying: damage that came since must be told.
+        takes longer than the copying: damage that came since must be told. Notices were told by this one.
 
         Raises:
             NotAKineFile: The file is gone, or is not kine's any more.
             SourceError: It cannot be read, or there is no room for the copy.
         """
-        return KineSource(self.path, on_notice=self._on_notice)
+        return KineSource(self.path)
 
     # The protocol
 

@@ -35,7 +35,7 @@ from etcdfix.graph.model import (
 )
 from etcdfix.graph.recreation import marks_of
 from etcdfix.graph.references import owners_of
-from etcdfix.graph.uses import ANY, SECRETS, SNAPSHOT_GROUP, Role
+from etcdfix.graph.uses import ANY, SECRETS, SNAPSHOT_GROUP, TOKEN_LIST
 from etcdfix.model.model import Confidence, StoredValue
 from etcdfix.model.storagekey import display
 from etcdfix.sources.base import Source
@@ -204,8 +204,6 @@ def _finalizers(index: ImpactIndex, node: int, known: LastKnown) -> tuple[LostFi
     return remembered + tuple(f for f in inferred_finalizers(index, node) if f.name not in named)
 
 
-_ROLES: Final = tuple(Role)
-
 # Users that the KEP's controllers look at.
 _PROTECTING: Final = frozenset({
     ("", "pods"), ("", "persistentvolumes"), ("", "persistentvolumeclaims"),
@@ -214,20 +212,19 @@ _PROTECTING: Final = frozenset({
 
 
 def users_of(index: ImpactIndex, node: int) -> tuple[User, ...]:
-    """Return who uses an object, by role, key and field."""
+    """Return who uses an object, by key and field."""
     found = (
         User(
             index.ref(edge.source),
-            edge.use.role,
             edge.use.path,
             optional=edge.use.optional
-            or edge.use.role is Role.TOKEN_LIST
+            or edge.use.path == TOKEN_LIST
             or bool(index.flags[edge.source] & FINISHED),
             heuristic=edge.use.heuristic,
         )
         for edge in index.users(node)
     )
-    return tuple(sorted(found, key=lambda one: (_ROLES.index(one.role), one.object.key, one.path)))
+    return tuple(sorted(found, key=lambda one: (one.object.key, one.path)))
 
 
 def secret_state(index: ImpactIndex, node: int) -> SecretState | None:

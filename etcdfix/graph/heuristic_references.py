@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from etcdfix.graph.fields import Plain
-from etcdfix.graph.uses import ANY, CLAIMS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, Reference, Role, Use
+from etcdfix.graph.uses import ANY, CLAIMS, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, Reference, Use
 
 _LONGEST_PATH: Final = 160
 _LONGEST_NAME: Final = 253
@@ -51,7 +51,6 @@ _NAMES: Final = tuple(
         (CLAIMS, "claimname|existingclaim"),
     )
 )
-_ROLES: Final = {SERVICE_ACCOUNTS: Role.SERVICE_ACCOUNT, CLAIMS: Role.CLAIM}
 _SELECTOR_FIELDS: Final = frozenset({"name", "namespace", "key", "optional"})
 # Istio looks for it in the namespace of the gateway's pods, and for the clients' authorities beside it.
 _ISTIO: Final = "credentialname"
@@ -101,7 +100,7 @@ def heuristic_references(plain: Plain, namespace: str) -> Iterator[Reference]:
 
 def _references(directory: str, namespace: str, name: str, path: str) -> Iterator[Reference]:
     if len(name) <= _LONGEST_NAME and _IS_NAME.fullmatch(name):
-        use = Use(_ROLES.get(directory, Role.UNKNOWN), path, heuristic=True, unscoped=not namespace)
+        use = Use(path, heuristic=True, unscoped=not namespace)
         yield Reference(f"{directory}/{namespace or ANY}/{name}", use)
 
 

@@ -16,7 +16,7 @@ import msgspec
 from etcdfix.graph.edges import UNKNOWN, Edges
 from etcdfix.graph.kinds import Kinds, Served
 from etcdfix.graph.model import Condition, ObjectRef, OwnerReference
-from etcdfix.graph.uses import Role, Use, open_keys
+from etcdfix.graph.uses import NODE_FIELD, Use, open_keys
 from etcdfix.model.storagekey import ResourcePrefix, StorageCodec, StorageLayout, display
 from etcdfix.text.safetext import key_base64
 
@@ -246,7 +246,7 @@ class ImpactIndex:
 
     def node_of(self, pod: int) -> int | None:
         """Return the Node that a Pod is bound to, whether it exists or not; None for a Pod without one."""
-        return next((edge.target for edge in self.uses(pod) if edge.use.role is Role.NODE), None)
+        return next((edge.target for edge in self.uses(pod) if edge.use.path == NODE_FIELD), None)
 
     @cached_property
     def unreadable_nodes(self) -> list[int]:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from etcdfix.graph.uses import Role
 from etcdfix.model.model import Confidence, ReadableRevision
 
 
@@ -204,7 +203,6 @@ class User(msgspec.Struct, frozen=True):
     """
 
     object: ObjectRef
-    role: Role
     path: str
     optional: bool = False
     heuristic: bool = False
@@ -278,7 +276,7 @@ class Assessment(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         exists: None where its key was not seen, and not everything was.
-        users: What refers to it, by role, key and field; one object may have several references.
+        users: What refers to it, by key and field; one object may have several references.
         finalizers: Those that would be skipped and what leaks: known ones, or likely ones where they cannot be read.
         node: Of a Pod, where it runs; the kubelet there cleans up. "" where that is not known.
         risk: The worst of the reasons, which stand worst first.

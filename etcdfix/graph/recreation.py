@@ -20,7 +20,7 @@ from etcdfix.graph.fields import Plain, at, mapping
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.kinds import relative_key
 from etcdfix.graph.model import Assessment
-from etcdfix.graph.uses import SECRETS, Role
+from etcdfix.graph.uses import SECRETS, TOKEN_LIST
 from etcdfix.model.model import Confidence, Outcome
 from etcdfix.text.safetext import safe_text
 
@@ -290,7 +290,7 @@ def _by_token(assessment: Assessment) -> Iterator[Recreation]:
         yield Recreation(maker, Confidence.CERTAIN, f"it was a token{of}")
     for user in assessment.users if not known.revision else ():
         account = user.object.name
-        if user.role is Role.TOKEN_LIST and assessment.object.name.startswith(f"{account}-token-"):
+        if user.path == TOKEN_LIST and assessment.object.name.startswith(f"{account}-token-"):
             yield Recreation(
                 maker, Confidence.LIKELY, f"a token of ServiceAccount {shown(account)}, by its list"
             )

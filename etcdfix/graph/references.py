@@ -32,7 +32,6 @@ from etcdfix.graph.uses import (
     SNAPSHOT_GROUP,
     STORAGE_CLASSES,
     Reference,
-    Role,
     RuleTree,
     Use,
 )
@@ -41,38 +40,31 @@ from etcdfix.graph.uses import (
 _MOST_ORDINALS: Final = 1000
 _ADMISSION: Final = "admissionregistration.k8s.io"
 _BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
-_EPHEMERAL: Final = Use(Role.EPHEMERAL_CLAIM, "spec.volumes[].ephemeral")
-_CLAIM_TEMPLATE: Final = Use(Role.CLAIM_TEMPLATE, "spec.volumeClaimTemplates[].metadata.name")
-_OF_AZURE: Final = Use(Role.VOLUME_PLUGIN, "spec.csi", heuristic=True)
-_CLASS_OF_CLAIM: Final = Use(Role.STORAGE_CLASS, "spec.storageClassName")
+_EPHEMERAL: Final = Use("spec.volumes[].ephemeral")
+_CLAIM_TEMPLATE: Final = Use("spec.volumeClaimTemplates[].metadata.name")
+_OF_AZURE: Final = Use("spec.csi", heuristic=True)
+_CLASS_OF_CLAIM: Final = Use("spec.storageClassName")
 
 
 _PREFIX: Final = "csi.storage.k8s.io/"
 _TOKEN: Final = re.compile(r"\$\{([^}]*)\}")
 _ANY_OPERATION: Final = (f"{_PREFIX}secret-name", f"{_PREFIX}secret-namespace")
 
-# Role -> what the parameters with name and namespace were called once; today they are called after the role.
+# Operation -> what the parameters with name and namespace were called once; today they are called after the operation.
 _OF_STORAGE: Final = {
-    Role.PROVISIONER: "csiProvisioner",
-    Role.CONTROLLER_PUBLISH: "csiControllerPublish",
-    Role.NODE_STAGE: "csiNodeStage",
-    Role.NODE_PUBLISH: "csiNodePublish",
-    Role.CONTROLLER_EXPAND: "",
-    Role.NODE_EXPAND: "",
-    Role.CONTROLLER_MODIFY: "",
+    "provisioner": "csiProvisioner",
+    "controller-publish": "csiControllerPublish",
+    "node-stage": "csiNodeStage",
+    "node-publish": "csiNodePublish",
+    **dict.fromkeys(("controller-expand", "node-expand", "controller-modify"), ""),
 }
-_OF_SNAPSHOTS: Final = (
-    Role.SNAPSHOTTER,
-    Role.SNAPSHOTTER_LIST,
-    Role.GROUP_SNAPSHOTTER,
-    Role.GROUP_SNAPSHOTTER_GET,
-)
+_OF_SNAPSHOTS: Final = ("snapshotter", "snapshotter-list", "group-snapshotter", "group-snapshotter-get")
 
 
 class SecretTemplate(msgspec.Struct, frozen=True):
     """A Secret that a class names; ``path`` is the field that holds the name. Both texts may hold ``${…}``."""
 
-    role: Role
+    operation: str
     name: str
     namespace: str
     path: str
@@ -116,26 +108,30 @@ def _fill(template: str, tokens: Mapping[str, str]) -> str:
 def storage_templates(parameters: Mapping[str, Any]) -> tuple[SecretTemplate, ...]:
     """Return the Secrets that a StorageClass names."""
     found: list[SecretTemplate] = []
-    for role, old in _OF_STORAGE.items():
-        pairs = (_pair(role), (f"{old}SecretName", f"{old}SecretNamespace"), _ANY_OPERATION)
+    for operation, old in _OF_STORAGE.items():
+        pairs = (_pair(operation), (f"{old}SecretName", f"{old}SecretNamespace"), _ANY_OPERATION)
         pair = next((pair for pair in pairs if parameters.get(pair[0])), None)
-        found += _template(role, pair, parameters) if pair is not None else ()
+        found += _template(operation, pair, parameters) if pair is not None else ()
     return tuple(found)
 
 
 def snapshot_templates(parameters: Mapping[str, Any]) -> tuple[SecretTemplate, ...]:
     """Return the Secrets that a VolumeSnapshotClass or VolumeGroupSnapshotClass names."""
-    return tuple(found for role in _OF_SNAPSHOTS for found in _template(role, _pair(role), parameters))
+    return tuple(
+        found for operation in _OF_SNAPSHOTS for found in _template(operation, _pair(operation), parameters)
+    )
 
 
-def _pair(role: Role) -> tuple[str, str]:
-    return f"{_PREFIX}{role}-secret-name", f"{_PREFIX}{role}-secret-namespace"
+def _pair(operation: str) -> tuple[str, str]:
+    return f"{_PREFIX}{operation}-secret-name", f"{_PREFIX}{operation}-secret-namespace"
 
 
-def _template(role: Role, pair: tuple[str, str], parameters: Mapping[str, Any]) -> Iterator[SecretTemplate]:
+def _template(
+    operation: str, pair: tuple[str, str], parameters: Mapping[str, Any]
+) -> Iterator[SecretTemplate]:
     name, namespace = parameters.get(pair[0]), parameters.get(pair[1])
     if isinstance(name, str) and isinstance(namespace, str) and name and namespace:
-        yield SecretTemplate(role, name, namespace, f"parameters[{pair[0]}]")
+        yield SecretTemplate(operation, name, namespace, f"parameters[{pair[0]}]")
 
 
 class Known(msgspec.Struct):
@@ -248,7 +244,7 @@ def _claim(plain: Plain, scene: Scene) -> Iterator[Reference]:
 def _of_class(scene: Scene, name: str, *, bound: bool) -> Iterator[SecretTemplate]:
     """Yield the Secrets of a StorageClass that a claim needs; a volume that it is bound to has copies of most."""
     for template in scene.known.storage_classes.get(name, ()):
-        if template.role is Role.PROVISIONER or not bound:
+        if template.operation == "provisioner" or not bound:
             yield template
 
 
@@ -270,7 +266,7 @@ def _policy_binding(resource: str) -> Handler:
         field = "name" if name else "selector"
         for directory in guess if known is None else known if field in reference else ():
             heuristic, unscoped = known is None or not name, not (name and namespace)
-            use = Use(Role.UNKNOWN, f"spec.paramRef.{field}", heuristic=heuristic, unscoped=unscoped)
+            use = Use(f"spec.paramRef.{field}", heuristic=heuristic, unscoped=unscoped)
             yield Reference(f"{directory}/{namespace or ANY}/{name or ANY}", use)
 
     return read
@@ -282,7 +278,7 @@ def _from_templates(
     for template in templates:
         resolved = template.resolve(*tokens)
         if resolved is not None:
-            use = Use(template.role, f"{of}{template.path}")
+            use = Use(f"{of}{template.path}")
             yield Reference(f"{SECRETS}/{'/'.join(resolved)}", use)
 
 

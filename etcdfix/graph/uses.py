@@ -9,7 +9,6 @@ Sources: ``pkg/api/v1/pod/util.go`` (``VisitPodSecretNames``, ``VisitPodConfigma
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -18,62 +17,16 @@ from etcdfix.graph.fields import Plain, at, text
 from etcdfix.graph.kinds import Kinds, relative_key
 
 
-class Role(StrEnum):
-    """How a target is used."""
-
-    ENV = "env"
-    ENV_FROM = "env-from"
-    VOLUME = "volume"
-    PROJECTED_VOLUME = "projected-volume"
-    VOLUME_PLUGIN = "volume-plugin"
-    CSI_EPHEMERAL = "csi-ephemeral-volume"
-    IMAGE_PULL = "image-pull"
-    SERVICE_ACCOUNT = "service-account"
-    NODE = "node"
-    CLAIM = "claim"
-    EPHEMERAL_CLAIM = "ephemeral-claim"
-    CLAIM_TEMPLATE = "claim-template"
-    CONTROLLER_PUBLISH = "controller-publish"
-    NODE_STAGE = "node-stage"
-    NODE_PUBLISH = "node-publish"
-    CONTROLLER_EXPAND = "controller-expand"
-    NODE_EXPAND = "node-expand"
-    CONTROLLER_MODIFY = "controller-modify"
-    PROVISIONER = "provisioner"
-    PROVISIONER_DELETION = "provisioner-deletion"
-    SNAPSHOTTER = "snapshotter"
-    SNAPSHOTTER_LIST = "snapshotter-list"
-    GROUP_SNAPSHOTTER = "group-snapshotter"
-    GROUP_SNAPSHOTTER_GET = "group-snapshotter-get"
-    SNAPSHOT_DELETION = "snapshot-deletion"
-    BOUND_CLAIM = "bound-claim"
-    BOUND_VOLUME = "bound-volume"
-    ATTACHMENT = "attachment"
-    STORAGE_CLASS = "storage-class"
-    DATA_SOURCE = "data-source"
-    TOKEN_LIST = "token-list"  # noqa: S105 - no password
-    TOKEN_OF = "token-of"  # noqa: S105 - no password
-    INGRESS_TLS = "ingress-tls"
-    BACKEND = "backend"
-    SUBJECT = "subject"
-    CERTIFICATE_REQUEST = "certificate-request"
-    NODE_CONFIGURATION = "node-configuration"
-    SNAPSHOT_SOURCE = "snapshot-source"
-    UNKNOWN = "unknown"
-
-
 class Use(msgspec.Struct, frozen=True, cache_hash=True, gc=False, array_like=True):
     """One way in which objects are used; many references share one value.
 
     Attributes:
-        role: What for.
         path: Field that says so, as a path of JSON names, ``[]`` for every element.
         optional: The field itself says that the target may be absent.
         heuristic: It is likely, not certain: the look of a custom resource's field says so.
         unscoped: The namespace or the name is left open: its target stands for all that :func:`open_keys` leads to it.
     """
 
-    role: Role
     path: str
     optional: bool = False
     heuristic: bool = False
@@ -112,7 +65,6 @@ class Rule(NamedTuple):
     path: str
     name: str
     target: str
-    role: Role
     optional: str = ""
     namespace: str = ""
     otherwise: str = "object"
@@ -140,6 +92,9 @@ def open_keys(relative: bytes) -> tuple[bytes, ...]:
 
 
 ANNOTATIONS: Final = "metadata.annotations"
+NODE_FIELD: Final = "spec.nodeName"
+TOKEN_LIST: Final = "secrets[].name"  # noqa: S105 - no password
+"""Where a ServiceAccount lists its tokens."""
 SNAPSHOT_GROUP: Final = "snapshot.storage.k8s.io"
 GROUP_SNAPSHOT_GROUP: Final = "groupsnapshot.storage.k8s.io"
 _PV_DELETION: Final = "volume.kubernetes.io/provisioner-deletion-secret-"
@@ -151,57 +106,51 @@ POD_RULES: tuple[Rule, ...] = (
         rule
         for c in _CONTAINERS
         for rule in (
-            Rule(f"{c}.envFrom[].secretRef", "name", SECRETS, Role.ENV_FROM, "optional"),
-            Rule(f"{c}.envFrom[].configMapRef", "name", CONFIG_MAPS, Role.ENV_FROM, "optional"),
-            Rule(f"{c}.env[].valueFrom.secretKeyRef", "name", SECRETS, Role.ENV, "optional"),
-            Rule(f"{c}.env[].valueFrom.configMapKeyRef", "name", CONFIG_MAPS, Role.ENV, "optional"),
+            Rule(f"{c}.envFrom[].secretRef", "name", SECRETS, "optional"),
+            Rule(f"{c}.envFrom[].configMapRef", "name", CONFIG_MAPS, "optional"),
+            Rule(f"{c}.env[].valueFrom.secretKeyRef", "name", SECRETS, "optional"),
+            Rule(f"{c}.env[].valueFrom.configMapKeyRef", "name", CONFIG_MAPS, "optional"),
         )
     ),
-    Rule("imagePullSecrets[]", "name", SECRETS, Role.IMAGE_PULL),
-    Rule("volumes[].secret", "secretName", SECRETS, Role.VOLUME, "optional"),
-    Rule("volumes[].configMap", "name", CONFIG_MAPS, Role.VOLUME, "optional"),
-    Rule("volumes[].projected.sources[].secret", "name", SECRETS, Role.PROJECTED_VOLUME, "optional"),
-    Rule("volumes[].projected.sources[].configMap", "name", CONFIG_MAPS, Role.PROJECTED_VOLUME, "optional"),
-    Rule("volumes[].azureFile", "secretName", SECRETS, Role.VOLUME_PLUGIN),
+    Rule("imagePullSecrets[]", "name", SECRETS),
+    Rule("volumes[].secret", "secretName", SECRETS, "optional"),
+    Rule("volumes[].configMap", "name", CONFIG_MAPS, "optional"),
+    Rule("volumes[].projected.sources[].secret", "name", SECRETS, "optional"),
+    Rule("volumes[].projected.sources[].configMap", "name", CONFIG_MAPS, "optional"),
+    Rule("volumes[].azureFile", "secretName", SECRETS),
     *(
-        Rule(f"volumes[].{plugin}.secretRef", "name", SECRETS, Role.VOLUME_PLUGIN)
+        Rule(f"volumes[].{plugin}.secretRef", "name", SECRETS)
         for plugin in ("cephfs", "cinder", "flexVolume", "rbd", "scaleIO", "iscsi", "storageos")
     ),
-    Rule("volumes[].csi.nodePublishSecretRef", "name", SECRETS, Role.CSI_EPHEMERAL),
-    Rule("volumes[].persistentVolumeClaim", "claimName", CLAIMS, Role.CLAIM),
-    Rule("", "serviceAccountName", SERVICE_ACCOUNTS, Role.SERVICE_ACCOUNT),
-    Rule("", "serviceAccount", SERVICE_ACCOUNTS, Role.SERVICE_ACCOUNT),
-    Rule("", "nodeName", NODES, Role.NODE, otherwise="cluster"),
+    Rule("volumes[].csi.nodePublishSecretRef", "name", SECRETS),
+    Rule("volumes[].persistentVolumeClaim", "claimName", CLAIMS),
+    Rule("", "serviceAccountName", SERVICE_ACCOUNTS),
+    Rule("", "serviceAccount", SERVICE_ACCOUNTS),
+    Rule("", "nodeName", NODES, otherwise="cluster"),
 )
 
 VOLUME_RULES: tuple[Rule, ...] = (
-    Rule("azureFile", "secretName", SECRETS, Role.VOLUME_PLUGIN, "", "secretNamespace", "claim"),
+    Rule("azureFile", "secretName", SECRETS, "", "secretNamespace", "claim"),
     *(
-        Rule(f"{plugin}.secretRef", "name", SECRETS, Role.VOLUME_PLUGIN, "", "namespace", "claim")
+        Rule(f"{plugin}.secretRef", "name", SECRETS, "", "namespace", "claim")
         for plugin in ("cephfs", "flexVolume", "rbd", "scaleIO", "iscsi")
     ),
     *(
-        Rule(f"{plugin}.secretRef", "name", SECRETS, Role.VOLUME_PLUGIN, "", "namespace", "nowhere")
+        Rule(f"{plugin}.secretRef", "name", SECRETS, "", "namespace", "nowhere")
         for plugin in ("cinder", "storageos")
     ),
     *(
-        Rule(f"csi.{field}SecretRef", "name", SECRETS, role, "", "namespace", "nowhere")
-        for field, role in (
-            ("controllerPublish", Role.CONTROLLER_PUBLISH),
-            ("nodeStage", Role.NODE_STAGE),
-            ("nodePublish", Role.NODE_PUBLISH),
-            ("controllerExpand", Role.CONTROLLER_EXPAND),
-            ("nodeExpand", Role.NODE_EXPAND),
-        )
+        Rule(f"csi.{field}SecretRef", "name", SECRETS, "", "namespace", "nowhere")
+        for field in ("controllerPublish", "nodeStage", "nodePublish", "controllerExpand", "nodeExpand")
     ),
-    Rule("claimRef", "name", CLAIMS, Role.BOUND_CLAIM, "", "namespace", "nowhere", "uid"),
+    Rule("claimRef", "name", CLAIMS, "", "namespace", "nowhere", "uid"),
 )
 
 
 def _of_snapshot(group: str, word: str) -> tuple[Rule, ...]:
     contents, title = f"{group}/{word.lower()}contents", word[:1].upper() + word[1:]
     return tuple(
-        Rule(path, field, contents, Role.BOUND_VOLUME, otherwise="cluster")
+        Rule(path, field, contents, otherwise="cluster")
         for path, field in (("status", f"bound{title}ContentName"), ("spec.source", f"{word}ContentName"))
     )
 
@@ -211,62 +160,62 @@ RULES: dict[tuple[str, str], tuple[Rule, ...]] = {
     ("", "PersistentVolume"): (
         *(rule._replace(path=f"spec.{rule.path}") for rule in VOLUME_RULES),
         Rule(
-            ANNOTATIONS, f"{_PV_DELETION}name", SECRETS, Role.PROVISIONER_DELETION, "", f"{_PV_DELETION}namespace",
+            ANNOTATIONS, f"{_PV_DELETION}name", SECRETS, "", f"{_PV_DELETION}namespace",
             "nowhere",
         ),
     ),
     ("", "PersistentVolumeClaim"): (
-        Rule("spec", "volumeName", VOLUMES, Role.BOUND_VOLUME, otherwise="cluster"),
-        Rule("spec.dataSource", "name", "", Role.DATA_SOURCE),
-        Rule("spec.dataSourceRef", "name", "", Role.DATA_SOURCE),
+        Rule("spec", "volumeName", VOLUMES, otherwise="cluster"),
+        Rule("spec.dataSource", "name", ""),
+        Rule("spec.dataSourceRef", "name", ""),
     ),
     ("storage.k8s.io", "VolumeAttachment"): (
-        Rule("spec.source", "persistentVolumeName", VOLUMES, Role.ATTACHMENT, otherwise="cluster"),
+        Rule("spec.source", "persistentVolumeName", VOLUMES, otherwise="cluster"),
         *(rule._replace(path=f"spec.source.inlineVolumeSpec.{rule.path}") for rule in VOLUME_RULES),
     ),
     ("", "ServiceAccount"): (
-        Rule("secrets[]", "name", SECRETS, Role.TOKEN_LIST),
-        Rule("imagePullSecrets[]", "name", SECRETS, Role.IMAGE_PULL),
+        Rule("secrets[]", "name", SECRETS),
+        Rule("imagePullSecrets[]", "name", SECRETS),
     ),
     ("", "Secret"): (
         Rule(
-            ANNOTATIONS, f"{_TOKEN_ACCOUNT}name", SERVICE_ACCOUNTS, Role.TOKEN_OF, uid=f"{_TOKEN_ACCOUNT}uid"
+            ANNOTATIONS, f"{_TOKEN_ACCOUNT}name", SERVICE_ACCOUNTS, uid=f"{_TOKEN_ACCOUNT}uid"
         ),
     ),
     ("", "Node"): tuple(
         Rule(
-            f"{place}.configMap", "name", CONFIG_MAPS, Role.NODE_CONFIGURATION, "", "namespace", "nowhere", "uid"
+            f"{place}.configMap", "name", CONFIG_MAPS, "", "namespace", "nowhere", "uid"
         )
         for place in (
             "spec.configSource", "status.config.active", "status.config.assigned", "status.config.lastKnownGood",
         )
     ),
     ("networking.k8s.io", "Ingress"): (
-        Rule("spec.tls[]", "secretName", SECRETS, Role.INGRESS_TLS),
-        Rule("spec.defaultBackend.resource", "name", "", Role.BACKEND),
-        Rule("spec.rules[].http.paths[].backend.resource", "name", "", Role.BACKEND),
+        Rule("spec.tls[]", "secretName", SECRETS),
+        Rule("spec.defaultBackend.resource", "name", ""),
+        Rule("spec.rules[].http.paths[].backend.resource", "name", ""),
     ),
     **dict.fromkeys(
         (("rbac.authorization.k8s.io", "RoleBinding"), ("rbac.authorization.k8s.io", "ClusterRoleBinding")),
-        (Rule("subjects[]", "name", SERVICE_ACCOUNTS, Role.SUBJECT, "", "namespace", kind="ServiceAccount"),),
+        (Rule("subjects[]", "name", SERVICE_ACCOUNTS, "", "namespace", kind="ServiceAccount"),),
     ),
     ("flowcontrol.apiserver.k8s.io", "FlowSchema"): (
         Rule(
-            "spec.rules[].subjects[].serviceAccount", "name", SERVICE_ACCOUNTS, Role.SUBJECT, "", "namespace", "nowhere"
+            "spec.rules[].subjects[].serviceAccount", "name", SERVICE_ACCOUNTS, "", "namespace", "nowhere"
         ),
     ),
     ("certificates.k8s.io", "PodCertificateRequest"): (
-        Rule("spec", "serviceAccountName", SERVICE_ACCOUNTS, Role.CERTIFICATE_REQUEST, uid="serviceAccountUID"),
+        Rule("spec", "serviceAccountName", SERVICE_ACCOUNTS, uid="serviceAccountUID"),
     ),
     (SNAPSHOT_GROUP, "VolumeSnapshot"): (
         *_of_snapshot(SNAPSHOT_GROUP, "volumeSnapshot"),
-        Rule("spec.source", "persistentVolumeClaimName", CLAIMS, Role.SNAPSHOT_SOURCE),
+        Rule("spec.source", "persistentVolumeClaimName", CLAIMS),
     ),
     (GROUP_SNAPSHOT_GROUP, "VolumeGroupSnapshot"): _of_snapshot(GROUP_SNAPSHOT_GROUP, "volumeGroupSnapshot"),
     **dict.fromkeys(
         ((SNAPSHOT_GROUP, "VolumeSnapshotContent"), (GROUP_SNAPSHOT_GROUP, "VolumeGroupSnapshotContent")),
         tuple(
-            Rule(ANNOTATIONS, f"{base}name", SECRETS, Role.SNAPSHOT_DELETION, "", f"{base}namespace", "nowhere")
+            Rule(ANNOTATIONS, f"{base}name", SECRETS, "", f"{base}namespace", "nowhere")
             for prefix in ("snapshot", "groupsnapshot")
             for base in (f"{prefix}.storage.kubernetes.io/deletion-secret-",)
         ),
@@ -313,12 +262,12 @@ class RuleTree:
                 extra = (rule.optional, rule.namespace, rule.uid, "kind" if rule.kind else "")
                 beside = extra if rule.target else ("apiGroup", "kind", "namespace")
                 self.paths += [full, *(f"{path}.{field}" for field in beside if field)]
-            if rule.role is Role.BOUND_CLAIM:
+            if rule.path.endswith("claimRef"):
                 self._claim = f"{path}.namespace"
             branch = self._root
             for name in path.replace("[]", "").split(".") if path else ():
                 branch = branch.children.setdefault(name, _Branch())
-            required = Use(rule.role, full)
+            required = Use(full)
             branch.rules.append((rule, required, msgspec.structs.replace(required, optional=True)))
 
     def find(self, plain: Plain, namespace: str, kinds: Kinds | None = None) -> list[Reference]:

@@ -15,12 +15,12 @@ class Case(NamedTuple):
     """One case.
 
     Attributes:
-        role: The role in which the Secret is used, "" for none.
+        field: A part of the path of the field that uses the Secret, "" for none.
         protected: Whether the KEP's controller would hold a deletion back.
     """
 
     build: Callable[[Cluster], object]
-    role: str
+    field: str
     user: str = ""
     protected: bool = True
 
@@ -102,18 +102,18 @@ def _finalizer(cluster: Cluster) -> None:
 
 CASES: dict[str, Case] = {
     "unused": Case(_unused, "", protected=False),
-    "pod": Case(_pod, "volume", "web"),
-    "controllerPublish": Case(_volume("controllerPublish"), "controller-publish", "pv-1"),
-    "nodeStage": Case(_volume("nodeStage"), "node-stage", "pv-1"),
-    "nodePublish": Case(_volume("nodePublish"), "node-publish", "pv-1"),
-    "controllerExpand": Case(_volume("controllerExpand"), "controller-expand", "pv-1"),
-    "nodeExpand": Case(_volume("nodeExpand"), "node-expand", "pv-1"),
+    "pod": Case(_pod, "volumes[].secret", "web"),
+    "controllerPublish": Case(_volume("controllerPublish"), "controllerPublishSecretRef", "pv-1"),
+    "nodeStage": Case(_volume("nodeStage"), "nodeStageSecretRef", "pv-1"),
+    "nodePublish": Case(_volume("nodePublish"), "nodePublishSecretRef", "pv-1"),
+    "controllerExpand": Case(_volume("controllerExpand"), "controllerExpandSecretRef", "pv-1"),
+    "nodeExpand": Case(_volume("nodeExpand"), "nodeExpandSecretRef", "pv-1"),
     "provisioner": Case(_provisioner, "provisioner", "pv-1"),
     "provisioner by template": Case(_provisioner_template, "provisioner", "data"),
     "snapshotter": Case(_snapshot, "snapshotter", "nightly"),
     "snapshotter by template": Case(_snapshot_template, "snapshotter", "target"),
-    "opted out": Case(_opted_out, "volume", "web", protected=False),
-    "with finalizers": Case(_finalizer, "volume", "web"),
+    "opted out": Case(_opted_out, "volumes[].secret", "web", protected=False),
+    "with finalizers": Case(_finalizer, "volumes[].secret", "web"),
 }
 
 

@@ -14,7 +14,7 @@ from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine.one import Examiner
 from etcdfix.graph.assess import users_of
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.uses import POD_CARRIERS, Role
+from etcdfix.graph.uses import NODE_FIELD, POD_CARRIERS
 from etcdfix.model.model import Outcome
 from etcdfix.model.storagekey import StorageCodec, StorageLayout
 from etcdfix.sources.snapshot import SnapshotSource
@@ -68,40 +68,37 @@ POD_SPEC: dict[str, Any] = {
         {"name": "m", "persistentVolumeClaim": {"claimName": "claim"}},
     ],
 }
-# Target below the storage prefix, role, optional.
+# Target below the storage prefix, optional.
 POD_USES = {
-    ("serviceaccounts/shop/robot", "service-account", False),
-    ("minions/n1", "node", False),
-    ("secrets/shop/pull", "image-pull", False),
-    ("secrets/shop/env", "env", True),
-    ("configmaps/shop/cm-env", "env", False),
-    ("secrets/shop/init", "env-from", False),
-    ("secrets/shop/debug", "env", False),
-    ("configmaps/shop/cm-from", "env-from", True),
-    ("secrets/shop/vol", "volume", True),
-    ("configmaps/shop/cm-vol", "volume", False),
-    ("secrets/shop/proj", "projected-volume", False),
-    ("configmaps/shop/cm-proj", "projected-volume", True),
-    ("secrets/shop/azure", "volume-plugin", False),
-    ("secrets/shop/cephfs", "volume-plugin", False),
-    ("secrets/shop/cinder", "volume-plugin", False),
-    ("secrets/shop/flex", "volume-plugin", False),
-    ("secrets/shop/rbd", "volume-plugin", False),
-    ("secrets/shop/scaleio", "volume-plugin", False),
-    ("secrets/shop/iscsi", "volume-plugin", False),
-    ("secrets/shop/storageos", "volume-plugin", False),
-    ("secrets/shop/csi", "csi-ephemeral-volume", False),
-    ("persistentvolumeclaims/shop/claim", "claim", False),
+    ("serviceaccounts/shop/robot", False),
+    ("minions/n1", False),
+    ("secrets/shop/pull", False),
+    ("secrets/shop/env", True),
+    ("configmaps/shop/cm-env", False),
+    ("secrets/shop/init", False),
+    ("secrets/shop/debug", False),
+    ("configmaps/shop/cm-from", True),
+    ("secrets/shop/vol", True),
+    ("configmaps/shop/cm-vol", False),
+    ("secrets/shop/proj", False),
+    ("configmaps/shop/cm-proj", True),
+    ("secrets/shop/azure", False),
+    ("secrets/shop/cephfs", False),
+    ("secrets/shop/cinder", False),
+    ("secrets/shop/flex", False),
+    ("secrets/shop/rbd", False),
+    ("secrets/shop/scaleio", False),
+    ("secrets/shop/iscsi", False),
+    ("secrets/shop/storageos", False),
+    ("secrets/shop/csi", False),
+    ("persistentvolumeclaims/shop/claim", False),
 }
 VERSIONS = {"": "v1", "apps": "apps/v1", "batch": "batch/v1"}
 
 
-def uses(cluster: Cluster, key: str) -> set[tuple[str, str, bool]]:
+def uses(cluster: Cluster, key: str) -> set[tuple[str, bool]]:
     index = cluster.index()
-    return {
-        (index.keys[edge.target].decode(), str(edge.use.role), edge.use.optional)
-        for edge in index.uses(node_of(index, key))
-    }
+    return {(index.keys[edge.target].decode(), edge.use.optional) for edge in index.uses(node_of(index, key))}
 
 
 def nested(path: str, value: Any) -> dict[str, Any]:
@@ -125,7 +122,7 @@ def test_replicas_share_their_references_and_keep_their_nodes(cluster: Cluster) 
     users = {index.ref(e.source).name for e in index.users(node_of(index, "/registry/secrets/shop/env"))}
     assert users == {"p0", "p1", "p2"}
     for number, key in enumerate(keys):
-        nodes = [e for e in index.uses(node_of(index, key)) if e.use.role is Role.NODE]
+        nodes = [e for e in index.uses(node_of(index, key)) if e.use.path == NODE_FIELD]
         assert [index.keys[e.target] for e in nodes] == [b"minions/n%d" % number]
         assert len(list(index.uses(node_of(index, key)))) == len(POD_USES)
 
@@ -138,8 +135,8 @@ def test_generic_ephemeral_volumes(cluster: Cluster) -> None:
     }
     key = cluster.pod("p", spec=spec)
     assert uses(cluster, key) == {
-        ("persistentvolumeclaims/shop/p-scratch", "ephemeral-claim", False),
-        ("minions/n1", "node", False),
+        ("persistentvolumeclaims/shop/p-scratch", False),
+        ("minions/n1", False),
     }
 
 
@@ -170,7 +167,7 @@ def test_secrets_of_volumes(cluster: Cluster, source: dict[str, Any], target: st
         key = cluster.add("storage.k8s.io/v1", "VolumeAttachment", "a", spec=attached)
     else:
         key = cluster.add("v1", "PersistentVolume", "pv", spec=spec)
-    found = {name for name, _, _ in uses(cluster, key) if name.startswith("secrets/")}
+    found = {name for name, _ in uses(cluster, key) if name.startswith("secrets/")}
     assert found == ({f"secrets/{target}"} if target else set())
 
 
@@ -183,22 +180,22 @@ def test_volume_and_claim_know_each_other(cluster: Cluster) -> None:
         "v1", "PersistentVolume", "pv", spec={"claimRef": CLAIM_REF}, annotations=annotations
     )
     assert uses(cluster, volume) == {
-        ("persistentvolumeclaims/shop/data", "bound-claim", False),
-        ("secrets/infra/del", "provisioner-deletion", False),
+        ("persistentvolumeclaims/shop/data", False),
+        ("secrets/infra/del", False),
     }
     source = {"kind": "PersistentVolumeClaim", "name": "origin"}
     remote = {"apiGroup": "", "kind": "Secret", "name": "s", "namespace": "other"}
     spec = {"volumeName": "pv", "dataSource": source, "dataSourceRef": remote, "storageClassName": "fast"}
     claim = cluster.add("v1", "PersistentVolumeClaim", "data", "shop", spec=spec)
     assert uses(cluster, claim) == {
-        ("persistentvolumes/pv", "bound-volume", False),
-        ("persistentvolumeclaims/shop/origin", "data-source", False),
-        ("secrets/other/s", "data-source", False),
-        ("storageclasses/fast", "storage-class", False),
+        ("persistentvolumes/pv", False),
+        ("persistentvolumeclaims/shop/origin", False),
+        ("secrets/other/s", False),
+        ("storageclasses/fast", False),
     }
     attached = {"attacher": "d", "nodeName": "n", "source": {"persistentVolumeName": "pv"}}
     attachment = cluster.add("storage.k8s.io/v1", "VolumeAttachment", "a", spec=attached)
-    assert uses(cluster, attachment) == {("persistentvolumes/pv", "attachment", False)}
+    assert uses(cluster, attachment) == {("persistentvolumes/pv", False)}
 
 
 @pytest.mark.parametrize(
@@ -207,7 +204,7 @@ def test_volume_and_claim_know_each_other(cluster: Cluster) -> None:
         (
             "v1", "ServiceAccount", "shop",
             {"secrets": [{"name": "t", "namespace": "ignored"}], "imagePullSecrets": [{"name": "p"}]},
-            {("secrets/shop/t", "token-list"), ("secrets/shop/p", "image-pull")},
+            {"secrets/shop/t", "secrets/shop/p"},
         ),
         (
             "networking.k8s.io/v1", "Ingress", "shop",
@@ -218,7 +215,7 @@ def test_volume_and_claim_know_each_other(cluster: Cluster) -> None:
                     {"pathType": "Exact", "backend": {"resource": {"kind": "Secret", "name": "b"}}},
                 ]}}],
             }},
-            {("secrets/shop/tls", "ingress-tls"), ("configmaps/shop/c", "backend"), ("secrets/shop/b", "backend")},
+            {"secrets/shop/tls", "configmaps/shop/c", "secrets/shop/b"},
         ),
         (
             "rbac.authorization.k8s.io/v1", "RoleBinding", "shop",
@@ -226,12 +223,12 @@ def test_volume_and_claim_know_each_other(cluster: Cluster) -> None:
                 {"kind": "ServiceAccount", "name": "a", "namespace": "other"},
                 {"kind": "User", "name": "b"},
             ]},
-            {("serviceaccounts/other/a", "subject")},
+            {"serviceaccounts/other/a"},
         ),
         (
             "rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "",
             {"subjects": [{"kind": "ServiceAccount", "name": "a", "namespace": "other"}]},
-            {("serviceaccounts/other/a", "subject")},
+            {"serviceaccounts/other/a"},
         ),
         (
             "flowcontrol.apiserver.k8s.io/v1", "FlowSchema", "",
@@ -239,17 +236,17 @@ def test_volume_and_claim_know_each_other(cluster: Cluster) -> None:
                 {"kind": "ServiceAccount", "serviceAccount": {"name": "a", "namespace": "n"}},
                 {"kind": "ServiceAccount", "serviceAccount": {"name": "*", "namespace": "n"}},
             ]}]}},
-            {("serviceaccounts/n/a", "subject")},
+            {"serviceaccounts/n/a"},
         ),
         (
             "v1", "Node", "",
             {"spec": {"configSource": {"configMap": {"name": "c", "namespace": "kube-system"}}}},
-            {("configmaps/kube-system/c", "node-configuration")},
+            {"configmaps/kube-system/c"},
         ),
         (
             "certificates.k8s.io/v1beta1", "PodCertificateRequest", "shop",
             {"spec": {"serviceAccountName": "a", "serviceAccountUID": "u-9"}},
-            {("serviceaccounts/shop/a", "certificate-request")},
+            {"serviceaccounts/shop/a"},
         ),
     ],
     ids=lambda value: value if isinstance(value, str) and value[:1].isupper() else None,
@@ -260,10 +257,10 @@ def test_other_kinds(
     kind: str,
     namespace: str,
     fields: dict[str, Any],
-    expected: set[tuple[str, str]],
+    expected: set[str],
 ) -> None:
     key = cluster.add(api_version, kind, "x", namespace, **fields)
-    assert {(target, role) for target, role, _ in uses(cluster, key)} == expected
+    assert {target for target, _ in uses(cluster, key)} == expected
 
 
 @pytest.mark.parametrize("word", ["Validating", "Mutating"])
@@ -284,7 +281,7 @@ def test_parameters_of_admission_policies(
     key = cluster.add(group, f"{word}AdmissionPolicyBinding", "b", spec=spec)
     named = reference.get("name")
     where = f"{reference.get('namespace', '*')}/{named}"
-    of_both = {(f"{path}/{where}", "unknown", False) for path in ("configmaps", "secrets")}
+    of_both = {(f"{path}/{where}", False) for path in ("configmaps", "secrets")}
     assert uses(cluster, key) == (of_both if named else set())  # its policy was not read
     for kind, api_version, expected in (("Secret", "v1", targets), ("Secret", "x.example.com/v1", set())):
         parameters = {"apiVersion": api_version, "kind": kind}
@@ -301,7 +298,7 @@ def test_a_secret_that_the_attributes_of_a_volume_name(cluster: Cluster) -> None
     attributes = {"secretName": "s", "secretNamespace": "infra", "shareName": "x"}
     csi = {"driver": "file.csi.azure.com", "volumeHandle": "h", "volumeAttributes": attributes}
     key = cluster.add("v1", "PersistentVolume", "pv", spec={"csi": csi, "claimRef": CLAIM_REF})
-    assert {name for name, _, _ in uses(cluster, key) if name.startswith("secrets/")} == {"secrets/infra/s"}
+    assert {name for name, _ in uses(cluster, key) if name.startswith("secrets/")} == {"secrets/infra/s"}
 
 
 def snapshot_cluster(*kinds: tuple[str, str]) -> Cluster:
@@ -324,7 +321,7 @@ def test_deletion_secrets_of_snapshot_contents(group: str, kind: str, prefix: st
     base = f"{prefix}.storage.kubernetes.io/deletion-secret"
     annotations = {f"{base}-name": "s", f"{base}-namespace": "infra"}
     key = cluster.add(f"{group}/v1", kind, "c", annotations=annotations)
-    assert uses(cluster, key) == {("secrets/infra/s", "snapshot-deletion", False)}
+    assert uses(cluster, key) == {("secrets/infra/s", False)}
 
 
 def test_group_snapshots_and_their_class() -> None:
@@ -339,8 +336,8 @@ def test_group_snapshots_and_their_class() -> None:
     )
     assert uses(cluster, found) == set()
     assert uses(cluster, key) == {
-        ("secrets/infra/g", "group-snapshotter", False),
-        ("groupsnapshot.storage.k8s.io/volumegroupsnapshotcontents/content", "bound-volume", False),
+        ("secrets/infra/g", False),
+        ("groupsnapshot.storage.k8s.io/volumegroupsnapshotcontents/content", False),
     }
 
 
@@ -349,12 +346,12 @@ def test_literal_secrets_of_a_storage_class_and_of_a_claim_that_waits(cluster: C
     parameters = {f"{base}-name": "s", f"{base}-namespace": "infra"}
     found = cluster.add("storage.k8s.io/v1", "StorageClass", "fast", provisioner="d", parameters=parameters)
     key = cluster.add("v1", "PersistentVolumeClaim", "data", "shop", spec={"storageClassName": "fast"})
-    assert uses(cluster, found) == {("secrets/infra/s", "node-stage", False)}
-    assert ("secrets/infra/s", "node-stage", False) in uses(cluster, key)
+    assert uses(cluster, found) == {("secrets/infra/s", False)}
+    assert ("secrets/infra/s", False) in uses(cluster, key)
     bound = cluster.add(
         "v1", "PersistentVolumeClaim", "done", "shop", spec={"storageClassName": "fast", "volumeName": "pv"}
     )
-    assert ("secrets/infra/s", "node-stage", False) not in uses(cluster, bound)
+    assert ("secrets/infra/s", False) not in uses(cluster, bound)
 
 
 # ------------------------------------------------------------------- alpha, and a second way to find the same
@@ -480,5 +477,5 @@ def test_where_azures_file_driver_looks_for_a_key(
 ) -> None:
     spec = {"csi": {"driver": "file.csi.azure.com", **csi}, "claimRef": CLAIM_REF}
     key = cluster.add("v1", "PersistentVolume", "pv", spec=spec)
-    found = {name.removeprefix("secrets/") for name, role, _ in uses(cluster, key) if role == "volume-plugin"}
+    found = {name.removeprefix("secrets/") for name, _ in uses(cluster, key) if name.startswith("secrets/")}
     assert found == targets

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
+from etcdfix.copies.finder import parse_named
+from etcdfix.copies.model import Place
 from etcdfix.graph.model import Risk
 from etcdfix.model.errors import ConfigurationError, RefusedByRule
 from etcdfix.model.model import ClusterIdentity
@@ -20,7 +22,7 @@ from etcdfix.model.rules import Rule, acceptance, refuse
 from etcdfix.model.storagekey import display
 from etcdfix.remediation.audit.record import Record, Result, Verb
 from etcdfix.remediation.audit.verify import read_records
-from etcdfix.remediation.change import ChangeRequest
+from etcdfix.remediation.change import ChangeRequest, Confirmer
 from etcdfix.remediation.checks.plan import refuse_plan
 from etcdfix.remediation.cluster import Acceptances, Cluster
 from etcdfix.remediation.durable import Step
@@ -99,6 +101,26 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
         return word not in _OF_AN_ENTRY or f"--accept {word}" in _needs_of(self.entry, self.decision)
 
 
+class RunConfirmer(Confirmer, Protocol):
+    """The person before a run, or the flags that stand for one."""
+
+    def confirm_number(self, number: int, what: str) -> bool:
+        """Say whether a number was typed back; ``what`` says of what."""
+        ...
+
+
+class Confirmed:
+    """Stands for a person who has confirmed all objects at once."""
+
+    def confirm_key(self, _key: bytes) -> bool:
+        """Say yes."""
+        return True
+
+    def confirm_lost(self, _declared: str) -> bool:
+        """Say yes."""
+        return True
+
+
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
     """What a plan comes to for one run."""
 
@@ -115,8 +137,27 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
         """What the cluster may depend on."""
         return [task for task in self.tasks if task.protected]
 
+    def confirm(self, confirmer: RunConfirmer) -> None:
+        """Have a person confirm all of it, before the first change; raises RefusedByRule."""
+        for declared in dict.fromkeys(task.declared for task in self.tasks if task.declared):
+            if not confirmer.confirm_lost(declared):
+                raise refuse(Rule.NOT_CONFIRMED, "the lost key was not typed back; nothing was changed")
+        deleted = self.count(Decision.DELETE)
+        number, what = (deleted, "deleted") if deleted else (len(self.tasks), "changed")
+        if number and not confirmer.confirm_number(number, f"the number of objects that will be {what}"):
+            why = f"{number}, the number of objects that would be {what}, was not typed back; nothing was changed"
+            hint = "type it at a terminal; for scripts, --dry-run prints the command"
+            raise refuse(Rule.NOT_CONFIRMED, why, hint=hint)
+        for task in self.protected:
+            if not confirmer.confirm_key(task.key):
+                text = f"{display(task.key)} is protected, and was not typed back; nothing was changed"
+                instead = f"type it at a terminal; or leave it: {quote_command(leaving_out(task.key))}"
+                raise refuse(Rule.NOT_CONFIRMED, text, hint=instead)
 
-def workload_of(plan: DeletionPlan, finished: Container[bytes], request: RunRequest, again: str) -> Workload:
+
+def workload_of(
+    plan: DeletionPlan, finished: Container[bytes], request: RunRequest, again: str, *, of_kine: bool = False
+) -> Workload:
     """Return what is to be done, and was not finished by an earlier run.
 
     Raises ConfigurationError or RefusedByRule.
@@ -138,6 +179,10 @@ def workload_of(plan: DeletionPlan, finished: Container[bytes], request: RunRequ
             done += 1
         elif what is Decision.LEAVE or key in leave_out:
             left_alone += 1
+        elif of_kine and (what is not Decision.FIX or parse_named(entry.source).place is not Place.MEMORY):
+            why = f"{display(key)}: to kine, a run writes nothing but what API servers hold"
+            hint = f"add {quote_command(leaving_out(key))}; explain shows the request that deletes it"
+            raise refuse(Rule.PLAN, why, hint=hint)
         else:
             tasks.append(_task(entry, what, key, request, missing))
     if leave_out - keys:
@@ -222,6 +267,22 @@ def _task(
         if not given and not (word == Rule.ENDS_CACHED_READS and request.rescued is not None):
             missing.setdefault(need, task)
     return task
+
+
+def stopped_by(task: Task, refusal: RefusedByRule) -> RefusedByRule:
+    """Return the refusal of one object as the run tells it, which stops there."""
+    on = f"look at it, then run the same again; to leave it as it is: {quote_command(leaving_out(task.key))}"
+    if refusal.rule == Rule.GONE:
+        on = f"if an earlier run over this plan deleted it, name the --audit-log of that one; else {on}"
+    refusal.hint = f"{refusal.hint}; {on}" if refusal.hint else on
+    options = [option for one in (refusal, *refusal.also) for option in one.lift]
+    lifting = zip(options[::2], options[1::2], strict=True)
+    if refusal.command and not all(option == "--accept" and task.heeds(word) for option, word in lifting):
+        refusal.command = ""
+        refusal.lifted = (
+            "A run accepts nothing of which its plan says nothing: scan again, and make a new plan."
+        )
+    return refusal
 
 
 # -- what earlier runs did

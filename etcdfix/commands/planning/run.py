@@ -14,23 +14,21 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from etcdfix.commands.delete import DeleteRequest, run_delete
 from etcdfix.commands.fix import WHOLE, run_fix
 from etcdfix.copies.finder import parse_named
-from etcdfix.copies.model import Place
 from etcdfix.encryption.config import read_configuration
 from etcdfix.examine.all import Progress, no_progress
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.model.errors import ConfigurationError, EndedEarly, RefusedByRule
 from etcdfix.model.model import ClusterIdentity, digest_of
 from etcdfix.model.rules import Rule, refuse
-from etcdfix.model.storagekey import display
 from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.change import Change, ChangeRequest, Confirmer
+from etcdfix.remediation.change import Change, ChangeRequest
 from etcdfix.remediation.checks.plan import MOST_AGE_OF_A_RUN, check_fits, expectation_by, refuse_plan
 from etcdfix.remediation.choice import FixRequest
 from etcdfix.remediation.cluster import Cluster, find_cluster, refuse_unknown
@@ -40,11 +38,13 @@ from etcdfix.remediation.intent import DONE, operator_for
 from etcdfix.remediation.places import place_warnings
 from etcdfix.remediation.run import (
     VERBS,
+    Confirmed,
+    RunConfirmer,
     RunRequest,
     Task,
     Workload,
     finished_before,
-    leaving_out,
+    stopped_by,
     workload_of,
 )
 from etcdfix.report.origin import same_fields
@@ -53,18 +53,10 @@ from etcdfix.report.planfile import decided_digest
 from etcdfix.sources.live import LiveSource
 from etcdfix.text.commands import RunOptions
 from etcdfix.text.commands import plan as make_plan
-from etcdfix.text.safetext import quote_command, safe_text
+from etcdfix.text.safetext import safe_text
 
 _OF_ONE_OBJECT: Final = re.compile(r"\(.*?\)|/\S+|\d+", re.DOTALL)
 """What tells one object's warning from another's: keys, numbers, what stands in brackets."""
-
-
-class RunConfirmer(Confirmer, Protocol):
-    """The person before a run, or the flags that stand for one."""
-
-    def confirm_number(self, number: int, what: str) -> bool:
-        """Say whether a number was typed back; ``what`` says of what."""
-        ...
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,40 +155,12 @@ def run_plan(
     step("check: places")
     warnings = place_warnings(request.record_paths)
     finished = finished_before(cluster, plan, request, identity, told.say, step)
-    load = run.load = workload_of(plan, finished, request, again)
-    if cluster.is_kine:
-        _refuse_all_but_memory(load.tasks)
+    load = run.load = workload_of(plan, finished, request, again, of_kine=cluster.is_kine)
     told.preview(plan, identity, warnings)
     if not request.dry_run:
         step("confirm")
-        _confirm(load, confirmer)
+        load.confirm(confirmer)
     return not load.tasks or _Work(cluster, plan, run, request, told, again, step, progress).through()
-
-
-def _refuse_all_but_memory(tasks: Iterable[Task]) -> None:
-    """Refuse what an API server does not do for us: nothing else writes to kine."""
-    for task in tasks:
-        if task.decision is not Decision.FIX or parse_named(task.entry.source).place is not Place.MEMORY:
-            why = f"{display(task.key)}: to kine, a run writes nothing but what API servers hold"
-            hint = f"add {quote_command(leaving_out(task.key))}; explain shows the request that deletes it"
-            raise refuse(Rule.PLAN, why, hint=hint)
-
-
-def _confirm(load: Workload, confirmer: RunConfirmer) -> None:
-    for declared in dict.fromkeys(task.declared for task in load.tasks if task.declared):
-        if not confirmer.confirm_lost(declared):
-            raise refuse(Rule.NOT_CONFIRMED, "the lost key was not typed back; nothing was changed")
-    deleted = load.count(Decision.DELETE)
-    number, what = (deleted, "deleted") if deleted else (len(load.tasks), "changed")
-    if number and not confirmer.confirm_number(number, f"the number of objects that will be {what}"):
-        why = f"{number}, the number of objects that would be {what}, was not typed back; nothing was changed"
-        hint = "type it at a terminal; for scripts, --dry-run prints the command"
-        raise refuse(Rule.NOT_CONFIRMED, why, hint=hint)
-    for task in load.protected:
-        if not confirmer.confirm_key(task.key):
-            text = f"{display(task.key)} is protected, and was not typed back; nothing was changed"
-            instead = f"type it at a terminal; or leave it: {quote_command(leaving_out(task.key))}"
-            raise refuse(Rule.NOT_CONFIRMED, text, hint=instead)
 
 
 @contextmanager
@@ -206,16 +170,6 @@ def _timer_kept() -> Iterator[None]:
     yield
     if left:
         signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - begun), 0.001))
-
-
-class _Confirmed:
-    """Stands for a person who has confirmed all objects at once."""
-
-    def confirm_key(self, _key: bytes) -> bool:
-        return True
-
-    def confirm_lost(self, _declared: str) -> bool:
-        return True
 
 
 class _Work:
@@ -253,7 +207,7 @@ class _Work:
                     with _timer_kept():
                         ran = Ran(task=task, outcome=self._change(task, log))
                 except RefusedByRule as refusal:
-                    raise _stopped(task, refusal) from None
+                    raise stopped_by(task, refusal) from None
                 run.objects.append(ran)
                 self._told.told(ran)  # whatever else fails
                 if not ran.well:
@@ -264,6 +218,19 @@ class _Work:
                 if ran.outcome.signals:
                     raise _ended_by(ran.outcome.signals[0])
         return True
+
+    def _require_same_configuration(self) -> None:
+        """Refuse once somebody has changed the configuration, as whoever finds the lost key does."""
+        path = self._request.encryption_config
+        if path is None:
+            return
+        try:
+            same = digest_of(read_configuration(path)) == self._cluster.config_sha256
+        except ConfigurationError:
+            same = False
+        if not same:
+            why = f"{safe_text(str(path))} is not what it was when the run began"
+            raise refuse(Rule.PLAN, why, hint="scan with the configuration of today, and make a new plan")
 
     def _begin(self) -> Cluster:
         """Return the cluster as a command sees it that begins now."""
@@ -293,19 +260,6 @@ class _Work:
             )
             raise refuse(Rule.OTHER_CLUSTER, why, hint="find out which etcd answers; then make a new plan")
 
-    def _require_same_configuration(self) -> None:
-        """Refuse once somebody has changed the configuration, as whoever finds the lost key does."""
-        path = self._request.encryption_config
-        if path is None:
-            return
-        try:
-            same = digest_of(read_configuration(path)) == self._cluster.config_sha256
-        except ConfigurationError:
-            same = False
-        if not same:
-            why = f"{safe_text(str(path))} is not what it was when the run began"
-            raise refuse(Rule.PLAN, why, hint="scan with the configuration of today, and make a new plan")
-
     def _warn(self, warnings: Iterable[str]) -> None:
         """Tell each warning once, of the first object that it holds for: nobody reads a preview of each."""
         for warning in warnings:
@@ -322,18 +276,12 @@ class _Work:
             "plan_flags": request.recorded_as(self._plan),
             "log": log,
         }
-        named = parse_named(task.entry.source) if task.decision is Decision.FIX else None
-        if named is None:
-            return self._delete(cluster, DeleteRequest(key=task.key, **common))
-        fix = FixRequest(key=task.key, named=named, **common)
-        return run_fix(
-            cluster, fix, _Confirmed(), preview=self._see, progress=self._progress, step=self._step
-        )
-
-    def _delete(self, cluster: Cluster, delete: DeleteRequest) -> ChangeOutcome:
-        outcome = run_delete(
-            cluster, delete, _Confirmed(), preview=self._see, progress=self._progress, step=self._step
-        )
+        see, progress, step = self._see, self._progress, self._step
+        if task.decision is Decision.FIX:
+            fix = FixRequest(key=task.key, named=parse_named(task.entry.source), **common)
+            return run_fix(cluster, fix, Confirmed(), preview=see, progress=progress, step=step)
+        delete = DeleteRequest(key=task.key, **common)
+        outcome = run_delete(cluster, delete, Confirmed(), preview=see, progress=progress, step=step)
         candidate = self._shown.present.unproven_repair if delete.dry_run else None
         if candidate is None:
             return outcome
@@ -343,21 +291,6 @@ class _Work:
     def _see(self, change: Change) -> None:
         self._shown = change
         self._warn(change.warnings)
-
-
-def _stopped(task: Task, refusal: RefusedByRule) -> RefusedByRule:
-    on = f"look at it, then run the same again; to leave it as it is: {quote_command(leaving_out(task.key))}"
-    if refusal.rule == Rule.GONE:
-        on = f"if an earlier run over this plan deleted it, name the --audit-log of that one; else {on}"
-    refusal.hint = f"{refusal.hint}; {on}" if refusal.hint else on
-    options = [option for one in (refusal, *refusal.also) for option in one.lift]
-    lifting = zip(options[::2], options[1::2], strict=True)
-    if refusal.command and not all(option == "--accept" and task.heeds(word) for option, word in lifting):
-        refusal.command = ""
-        refusal.lifted = (
-            "A run accepts nothing of which its plan says nothing: scan again, and make a new plan."
-        )
-    return refusal
 
 
 def _ended_by(name: str) -> EndedEarly:

@@ -27,7 +27,6 @@ from etcdfix.sources.pages import (
     REVISION_KEY_SIZE,
     TOMBSTONE_KEY_SIZE,
     RecordPage,
-    read_places,
     values_of,
 )
 from etcdfix.sources.sortedruns import SortedRecords
@@ -41,7 +40,7 @@ _REVISION: Final = slice(-PLACE_SIZE, -8)
 _MAIN: Final = slice(-PLACE_SIZE, -PLACE_SIZE + 8)
 _PLACE: Final = slice(-8, None)
 _BEFORE_ALL: Final = bytes(REVISION_KEY_SIZE)
-_WHOLE_REVISION_AND_PLACE: Final = struct.Struct(">QxQQ")
+_WHOLE_REVISION: Final = struct.Struct(">QxQ")
 
 _BATCH: Final = 4096
 PAGE_RECORDS: Final = 1024
@@ -237,11 +236,11 @@ class RevisionIndex:
         self.build()
         for block in self._kept(key):
             for record in block:
-                main, sub, at = _WHOLE_REVISION_AND_PLACE.unpack(record[-PLACE_SIZE:])
+                main, sub = _WHOLE_REVISION.unpack_from(record, len(record) - PLACE_SIZE)
                 if self._is_tombstone(record):
                     yield KeptRevision(Revision(main, sub), None)
                     continue
-                stored = next(read_places(self._image, [(main, at)]), None) or self._read_with_care(record)
+                stored = self._read_with_care(record)
                 if stored is not None:
                     yield KeptRevision(Revision(main, sub), stored)
 

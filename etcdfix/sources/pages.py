@@ -13,7 +13,7 @@ import msgspec
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import StoredValue
 from etcdfix.sources.bbolt.page import LEAF_ELEMENT, Image
-from etcdfix.sources.keyvalue import parse_as_written, stored_of
+from etcdfix.sources.keyvalue import parse_key_value, stored_of
 from etcdfix.wire.etcd import RANGE, message
 
 PAGE_VALUES: Final = 1024
@@ -170,8 +170,12 @@ def read_places(image: Image, places: Iterable[tuple[int, int]]) -> Iterator[Sto
         if key_size == TOMBSTONE_KEY_SIZE:
             continue
         start = at + pos + key_size
-        stored = parse_as_written(image[start : start + value_size])
-        yield stored if stored is not None and stored.mod_revision == main else None
+        try:
+            stored = parse_key_value(image[start : start + value_size])
+        except ValueError:
+            yield None
+        else:
+            yield stored if stored.mod_revision == main else None
 
 
 def values_of(pages: Iterable[Page]) -> Iterator[StoredValue]:

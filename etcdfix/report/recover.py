@@ -230,8 +230,8 @@ class EncryptionRecoverReport(LookReport, frozen=True, kw_only=True):
 
 
 _ELSEWHERE: Final = (
-    "A snapshot taken during a key rotation lacks the new key. The live datastore, a newer snapshot or a write-ahead "
-    "log (--in log:DIR) may have it."
+    "During a key rotation the datastore lacks the new key for a while. The file of a server, the live datastore, a "
+    "newer snapshot or a write-ahead log (--in log:DIR) may have it."
 )
 _CONFIGURATION: Final = (
     Column("CONFIGURATION"),

@@ -46,7 +46,7 @@ from etcdfix.commands.changing.outcome import outcome_report, refusal_report
 from etcdfix.commands.changing.preview import change_preview
 from etcdfix.commands.delete import DeleteRequest, run_delete
 from etcdfix.commands.fix import UndoRequest, run_fix, run_undo
-from etcdfix.commands.opening import Candidates, Inputs, open_candidates, open_cluster, without_candidates
+from etcdfix.commands.opening import Candidates, Inputs, open_candidates, open_cluster
 from etcdfix.copies.bootstrap import with_what_it_keeps
 from etcdfix.copies.finder import Named
 from etcdfix.copies.model import Place
@@ -137,11 +137,10 @@ def open_change(
     try:
         api = api_access(options)
         key = teller.key = named()
-        given = gather_inputs(options, ScopeRequest(keys=(key,)))
-        inputs = without_candidates(given, candidates)
+        inputs = gather_inputs(options, ScopeRequest(keys=(key,)))
         with (
             open_cluster(inputs, configuration_of, say=say, through_the_api=through_the_api) as cluster,
-            open_candidates(cluster.source, given, candidates) as others,
+            open_candidates(cluster.source, inputs, candidates) as others,
         ):
             yield OpenChange(
                 key=key,

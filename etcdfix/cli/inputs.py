@@ -55,6 +55,11 @@ def configuration_of(inputs: Inputs) -> EncryptionConfiguration | None:
     for notice in inputs.notices:
         say(notice)
     configuration = load_encryption(inputs)
+    known = (
+        {provider.name for provider in configuration.kms_providers} if configuration is not None else set()
+    )
+    for name in inputs.kms_endpoints.keys() - known:
+        say(f"--kms-endpoint names the KMS provider {name!r}, which --encryption-config does not have")
     for warning in configuration.warnings if configuration is not None else ():
         say(f"{inputs.encryption_config}: {warning}")
     return configuration

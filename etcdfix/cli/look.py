@@ -24,7 +24,6 @@ from etcdfix.commands.opening import (
     open_candidates,
     open_plugins,
     open_source,
-    without_candidates,
 )
 from etcdfix.commands.scan import ScanResult
 from etcdfix.commands.scanning.pipeline import FAILING
@@ -259,9 +258,8 @@ def open_look(
         places: Where copies are looked for; candidate configurations among them examine values, too.
         of_a_plan: The report is a plan.
     """
-    given, configuration = what_to_read(options, scope, keys=keys, each_from_its_own=each_from_its_own)
+    inputs, configuration = what_to_read(options, scope, keys=keys, each_from_its_own=each_from_its_own)
     candidates = [named.path for named in places if named.place is Place.CANDIDATE]
-    inputs = without_candidates(given, candidates)
     files = (*read_files(inputs), *besides, *(named.path for named in places))
     with contextlib.ExitStack() as stack:
         source = stack.enter_context(open_source(inputs, say=say))
@@ -271,7 +269,7 @@ def open_look(
             source=source,
             place=stack.enter_context(report_place(options, files, of_a_plan=of_a_plan)),
             plugins=stack.enter_context(open_plugins(inputs, configuration, *others)),
-            candidates=stack.enter_context(open_candidates(source, given, candidates)),
+            candidates=stack.enter_context(open_candidates(source, inputs, candidates)),
             jobs=options.get("jobs", 1),
         )
         yield look

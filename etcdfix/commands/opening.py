@@ -261,14 +261,7 @@ def open_plugins(
 
     A provider that several have is one.
     """
-    known = {name for configuration in configurations for name in _kms_names(configuration)}
-    for name in inputs.kms_endpoints:
-        if name not in known:
-            raise ConfigurationError(
-                f"--kms-endpoint names the KMS provider {name!r}, which no encryption configuration has",
-                hint=f"KMS providers there are: {', '.join(sorted(known))}" if known else "there is none",
-            )
-    if not inputs.ask_kms or not known:
+    if not inputs.ask_kms or not any(one.kms_providers for one in configurations if one is not None):
         return contextlib.nullcontext()
     from etcdfix.encryption.kms.plugins import KMSPlugins
 
@@ -288,35 +281,13 @@ def open_examiner(
 
 @contextmanager
 def open_candidates(source: Source, inputs: Inputs, paths: Iterable[Path]) -> Iterator[Candidates]:
-    """Return what examines values under each candidate configuration, with the endpoints of its own plugins."""
+    """Return what examines values under each candidate configuration, with plugins of its own."""
     with contextlib.ExitStack() as stack:
         candidates: Candidates = {}
         for path in paths:
             its_own = msgspec.structs.replace(inputs, encryption_config=path)
-            configuration = load_encryption(its_own)
-            its_own = _with_endpoints(its_own, _kms_names(configuration).__contains__)
-            candidates[path] = stack.enter_context(open_examiner(source, its_own, configuration))
+            candidates[path] = stack.enter_context(open_examiner(source, its_own, load_encryption(its_own)))
         yield candidates
-
-
-def without_candidates(inputs: Inputs, paths: Sequence[Path]) -> Inputs:
-    """Return the inputs without the endpoints of plugins that only candidate configurations have."""
-    if not paths or not inputs.kms_endpoints:
-        return inputs
-    here, *others = (
-        _kms_names(load_encryption(msgspec.structs.replace(inputs, encryption_config=path)))
-        for path in (inputs.encryption_config, *paths)
-    )
-    return _with_endpoints(inputs, lambda name: name in here or name not in set().union(*others))
-
-
-def _kms_names(configuration: EncryptionConfiguration | None) -> set[str]:
-    return {provider.name for provider in configuration.kms_providers} if configuration is not None else set()
-
-
-def _with_endpoints(inputs: Inputs, wanted: Callable[[str], bool]) -> Inputs:
-    endpoints = {name: url for name, url in inputs.kms_endpoints.items() if wanted(name)}
-    return msgspec.structs.replace(inputs, kms_endpoints=endpoints)
 
 
 def _main_etcd(inputs: Inputs, say: Say) -> EtcdConnection | None:
@@ -397,9 +368,10 @@ def _kine(where: str) -> RefusedByRule:
     )  # fmt: skip
 
 
+@contextmanager
 def connect_for_intents(
     inputs: Inputs, intents: Iterable[Record], *, say: Say
-) -> tuple[Datastore, ClusterIdentity]:
+) -> Iterator[tuple[Datastore, ClusterIdentity]]:
     """Open what the intents were about and say which cluster it is; their backups may tell where it does not."""
     from etcdfix.examine.one import Examiner
     from etcdfix.remediation.cluster import Cluster, find_cluster
@@ -408,14 +380,8 @@ def connect_for_intents(
 
     directories = dict.fromkeys(Path(path).parent for intent in intents for path in intent.backups)
     configuration, main = load_encryption(inputs), _main_etcd(inputs, say)
-    with contextlib.ExitStack() as stack:
-        source = stack.enter_context(open_source(inputs, say=say))
-        assert isinstance(
-            source, LiveSource | KineSource
-        )  # neither a snapshot nor an old revision was let in
-        with open_plugins(inputs, configuration) as plugins:
-            examiner = Examiner.of(inputs.reading(configuration), plugins)
-            cluster = Cluster(source, examiner, main=main, main_named=inputs.main_named)
-            identity = find_cluster(cluster, tuple(directories))
-        stack.pop_all()  # whoever reads on closes it
-    return cluster.now, identity
+    with open_source(inputs, say=say) as source, open_plugins(inputs, configuration) as plugins:
+        assert isinstance(source, LiveSource | KineSource)  # no snapshot and no old revision was let in
+        examiner = Examiner.of(inputs.reading(configuration), plugins)
+        cluster = Cluster(source, examiner, main=main, main_named=inputs.main_named)
+        yield cluster.now, find_cluster(cluster, tuple(directories))

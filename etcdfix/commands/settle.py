@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,7 @@ def patch_proof(inputs: Inputs) -> WasPatched:
 
 def settle_log(
     log: Path,
-    connect: Callable[[Sequence[Record]], tuple[Datastore, ClusterIdentity]],
+    connect: Callable[[Sequence[Record]], AbstractContextManager[tuple[Datastore, ClusterIdentity]]],
     *,
     etcd_user: str,
     dry_run: bool,
@@ -80,8 +80,7 @@ def settle_log(
             opened = stack.enter_context(AuditLog.open(log, operator=operator, syslog=syslog))
             intents = opened.open_intents()
         if intents:
-            now, cluster = connect(intents)
-            stack.callback(now.close)
+            now, cluster = stack.enter_context(connect(intents))
         for intent in intents:
             given: dict[str, Any] = {"cluster": cluster, "accepted": accepted, "was_patched": was_patched}
             try:

@@ -13,7 +13,7 @@ last, by the transaction itself: whatever turned to another cluster in between i
 from __future__ import annotations
 
 import heapq
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from etcdfix.model.closing import Closing
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import StoredValue
 from etcdfix.model.rules import Rule
@@ -140,7 +139,7 @@ class Difference(NamedTuple):
     hint: str
 
 
-class Datastore(Closing):
+class Datastore(ABC):
     """Answers about now: no answer is older than its question. Whatever asks raises ``SourceError``."""
 
     @property
@@ -184,10 +183,6 @@ class EtcdNow(Datastore):
     def __init__(self, client: EtcdClient) -> None:
         self._client = client
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._client.close()
-
     def sight(self, key: bytes, landmarks: Landmarks) -> Sighting:
         """Read a key and the landmarks."""
         return sighting_of(
@@ -227,10 +222,6 @@ class KineNow(Datastore):
     def file(self) -> Path | None:
         """The file of kine."""
         return self._source.path
-
-    def close(self) -> None:
-        """Let go of the copy."""
-        self._source.close()
 
     def sight(self, key: bytes, landmarks: Landmarks) -> Sighting:
         """Read a key and the landmarks from the file, all of one moment."""

@@ -46,9 +46,8 @@ def k3s(tmp_path: Path) -> Iterator[KineWriter]:
 
 @pytest.fixture
 def now(k3s: KineWriter) -> Iterator[KineNow]:
-    opened = KineNow(KineSource(k3s.path))
-    yield opened
-    opened.close()
+    with KineSource(k3s.path) as source:
+        yield KineNow(source)
 
 
 def test_a_key_is_read_as_it_stands_at_the_question(k3s: KineWriter, now: KineNow) -> None:
@@ -110,9 +109,8 @@ def test_landmarks_are_kube_system_and_what_was_made_last(k3s: KineWriter, now: 
 def test_no_kube_system_is_a_landmark_too(tmp_path: Path) -> None:
     writer = KineWriter(tmp_path / "other.db")
     writer.put(KEY, b"first")
-    now = KineNow(KineSource(writer.path))
-    assert now.landmarks(LAYOUT, target=KEY).marks == (Landmark(KUBE_SYSTEM, 0),)
-    now.close()
+    with KineSource(writer.path) as source:
+        assert KineNow(source).landmarks(LAYOUT, target=KEY).marks == (Landmark(KUBE_SYSTEM, 0),)
     writer.close()
 
 

@@ -25,8 +25,8 @@ from etcdfix.graph.cluster import IndexBuilder
 from etcdfix.graph.contents import GRAPH_EXTRACTION, ContentReader, ObjectExtract
 from etcdfix.model.errors import ConfigurationError, EndedEarly
 from etcdfix.report.model import ReportBaseline
-from etcdfix.report.origin import TOOL, shown_configuration, shown_word, timestamp
-from etcdfix.report.plan import DeletionPlan, PlanEntry, PlanGroup, PlanSource, decision_on, declaration
+from etcdfix.report.origin import report_origin, shown_word, timestamp
+from etcdfix.report.plan import DeletionPlan, PlanEntry, PlanGroup, decision_on, declaration
 from etcdfix.report.planfile import sealed
 from etcdfix.report.rows import Rows
 from etcdfix.report.saved_report import SavedReport
@@ -123,18 +123,8 @@ def build_plan(
                 problems.append(f"{index.truncated} objects have more references than are followed")
     published = groups.published(keys, request.run)
     plan = DeletionPlan(
-        tool=TOOL,
-        generated_at=timestamp(begun),
-        source=PlanSource(
-            description.type,
-            shown_word(description.path) if description.path is not None else None,
-            list(description.endpoints) if description.endpoints is not None else None,
-            description.revision,
-            request.newest and not file,
-            description.cluster_id,
-        ),
-        kube_system_uid=uid,
-        encryption_config=shown_configuration(request.configuration),
+        **report_origin(description, request.configuration, uid) | {"generated_at": timestamp(begun)},
+        newest=request.newest and not file,
         etcd_prefix=examiner.layout.prefix.rstrip("/") or "/",
         kubernetes_version=examiner.assumed_release or None,
         report=ReportBaseline(shown_word(report.path), report.sha256, report.generated_at),

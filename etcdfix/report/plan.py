@@ -28,7 +28,7 @@ from etcdfix.report.document import (
     Table,
     why_incomplete,
 )
-from etcdfix.report.model import PublishedReport, ReportBaseline, ReportConfiguration
+from etcdfix.report.model import ReportBaseline, SourcedReport
 from etcdfix.report.tally import Stakes
 from etcdfix.text.commands import Command
 from etcdfix.text.safetext import quote_command
@@ -195,22 +195,6 @@ def meaning(flag: str) -> str:
     return _MEANINGS.get(flag, _LOST)
 
 
-class PlanSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the plan looked.
-
-    Attributes:
-        newest: At the newest revision of a live etcd; a deletion refuses any other plan.
-        cluster_id: etcd's own id, lower-case hex; null for a snapshot.
-    """
-
-    type: str
-    path: str | None
-    endpoints: list[str] | None
-    revision: int
-    newest: bool
-    cluster_id: str | None = None
-
-
 class PlanGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Entries with one cause under one encryption key of one rule.
 
@@ -238,11 +222,11 @@ class PlanStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     command: str = ""
 
 
-class DeletionPlan(PublishedReport, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DeletionPlan(SourcedReport, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole document. Its age counts from ``generated_at``, when the source was begun to be read.
 
     Attributes:
-        kube_system_uid: Which cluster; null where that namespace cannot be read.
+        newest: Made at the newest revision of a live etcd; a deletion refuses any other plan.
         report: The scan report that the plan was made from.
         complete: Everything was seen, by the report and by the plan.
         not_in_report: Broken values that the source has and the report does not.
@@ -253,9 +237,7 @@ class DeletionPlan(PublishedReport, frozen=True, kw_only=True, forbid_unknown_fi
     ROWS: ClassVar[str] = "entries"
 
     kind: str = "DeletionPlan"
-    source: PlanSource
-    kube_system_uid: str | None
-    encryption_config: ReportConfiguration | None
+    newest: bool
     etcd_prefix: str
     kubernetes_version: str | None
     report: ReportBaseline
@@ -276,18 +258,9 @@ class DeletionPlan(PublishedReport, frozen=True, kw_only=True, forbid_unknown_fi
         state = State.FINDINGS if number else State.OK
         if not self.complete:
             state = State.INCOMPLETE
-        source = self.source
-        where = source.path if source.path is not None else ", ".join(source.endpoints or [])
-        about = [
-            ("report", f"plan from {self.report.path} (scan of {self.report.generated_at})"),
-            ("revision", f"revision {source.revision} of {where}"),
-            ("cluster", f"kube-system uid {self.kube_system_uid or 'unknown'}"),
-            (
-                "encryption",
-                "" if self.encryption_config else "nothing is encrypted at rest (--no-encryption)",
-            ),
-            ("version", f"{self.tool.name} {self.tool.version}"),
-        ]
+        plain = "" if self.encryption_config else "nothing is encrypted at rest (--no-encryption)"
+        of = f"plan from {self.report.path} (scan of {self.report.generated_at})"
+        about = [("report", of), *self.about().facts, ("encryption", plain)]
         return Document(
             status=Status(state, told),
             about=Facts(facts=about),
@@ -297,7 +270,7 @@ class DeletionPlan(PublishedReport, frozen=True, kw_only=True, forbid_unknown_fi
         )
 
     def _stakes(self) -> Iterator[str]:
-        stakes = Stakes(past=not self.source.newest)
+        stakes = Stakes(past=not self.newest)
         for entry in self.entries:  # on disk: one pass
             known = entry.outcome != Outcome.UNDETERMINED
             stakes.note(entry_stake(entry) if known else None, None if known else entry.cause)

@@ -148,9 +148,9 @@ def run_plan(
     identity = find_cluster(cluster, request.record_paths.directories)
     for refusal in refuse_unknown(cluster, identity, request.accepted):
         raise refusal
-    if plan.kube_system_uid and identity.uid and plan.kube_system_uid != identity.uid:
+    if plan.source.kube_system_uid and identity.uid and plan.source.kube_system_uid != identity.uid:
         raise refuse_plan(
-            f"the plan is of the cluster {plan.kube_system_uid}, this one is {identity.uid}", again
+            f"the plan is of the cluster {plan.source.kube_system_uid}, this one is {identity.uid}", again
         )
     step("check: places")
     warnings = place_warnings(request.record_paths)
@@ -272,7 +272,7 @@ class _Work:
         request, cluster = self._request, self._begin()
         common = same_fields(request, ChangeRequest) | {
             "accepted": task.accepted(request.accepted),
-            "expected": expectation_by(task.entry, self._plan.kube_system_uid or "", self._again),
+            "expected": expectation_by(task.entry, self._plan.source.kube_system_uid or "", self._again),
             "plan_flags": request.recorded_as(self._plan),
             "log": log,
         }

@@ -97,12 +97,7 @@ def doubt_about(counts: KeyCounts, verdict: Verdict) -> KeyDoubt:
     doubt = doubt_by_numbers(opened=counts.opened, failed=counts.failed, damaged=counts.damaged)
     if doubt is not KeyDoubt.NONE or not rests_on_others(verdict):
         return doubt
-    return doubt_about_likely(counts, key_proven=verdict.key_proven)
-
-
-def doubt_about_likely(counts: KeyCounts, *, key_proven: bool) -> KeyDoubt:
-    """Say the same of damage that is only likely, where the numbers alone say nothing."""
-    if key_proven:
+    if verdict.key_proven:
         return KeyDoubt.UNFITTING if counts.unfitting >= ALL_FAIL else KeyDoubt.NONE
     return KeyDoubt.IN_BETWEEN if counts.unexplained >= ALL_FAIL else KeyDoubt.NONE
 

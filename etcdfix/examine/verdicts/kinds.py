@@ -33,7 +33,7 @@ class AlikeExaminations:
         self._numbers: dict[tuple[object, ...], int] = {}
         self._firsts: list[Examination] = []
 
-    def number_of(self, found: Examination) -> int | None:
+    def _number_of(self, found: Examination) -> int | None:
         """Return which kind an examination is of, counted from 0 as they come.
 
         None where it has more for itself than its record, namespace and name, or there are too many kinds.
@@ -61,25 +61,17 @@ class AlikeExaminations:
             self._numbers[like] = number  # last: after a signal no number leads nowhere, or to another kind
         return number
 
-    def first(self, number: int) -> Examination:
-        """Return the first examination of a kind, without the bytes of its value."""
-        return self._firsts[number]
-
     def compact(self, found: Examination) -> CompactExamination:
         """Return what has to be kept of an examination, for :meth:`expand`."""
-        number = self.number_of(found)
+        number = self._number_of(found)
         if number is None:
             return CompactExamination(None, whole=found)
         return CompactExamination(number, found.stored, found.namespace, found.name)
 
     def expand(self, part: CompactExamination) -> Examination:
         """Return an examination of which :meth:`compact` was kept."""
-        if part.kind is not None and part.stored is not None:
-            return self.examination(part.kind, part.stored, part.namespace, part.name)
+        if part.kind is not None:
+            own = {"stored": part.stored, "namespace": part.namespace, "name": part.name}
+            return msgspec.structs.replace(self._firsts[part.kind], **own)
         assert part.whole is not None  # one of the two always is there
         return part.whole
-
-    def examination(self, number: int, stored: StoredValue, namespace: str, name: str) -> Examination:
-        """Return an examination of a kind again, from what is its own."""
-        first = self._firsts[number]
-        return msgspec.structs.replace(first, stored=stored, namespace=namespace, name=name)

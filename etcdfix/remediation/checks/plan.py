@@ -94,7 +94,7 @@ def expectation_of(
         if not asked_live and not _is_given(need, accepted.as_flags()):
             why = f"the plan says that the deletion of {display(key)} needs {need}"
             raise refuse(Rule.PLAN, why, hint=f"add it, if {meaning(need)}")
-    return expectation_by(entry, plan.kube_system_uid or "", again)
+    return expectation_by(entry, plan.source.kube_system_uid or "", again)
 
 
 def expectation_by(entry: PlanEntry, kube_system_uid: str, again: str) -> Expectation:
@@ -121,7 +121,7 @@ def check_fits(
     other = other_id(plan.source.cluster_id or "unknown", here.cluster_id or "unknown") or older_state(
         plan.source.revision, here.revision
     )
-    if other and not plan.kube_system_uid:
+    if other and not plan.source.kube_system_uid:
         raise refuse_plan(f"the plan is of another etcd: {other}", again)
     if other and not accepted.accepts(Rule.OTHER_CLUSTER_ID):
         raise other_etcd("the plan", other, instead=f"make a new plan: {again}")
@@ -131,7 +131,7 @@ def _misfit(plan: DeletionPlan, cluster: Cluster, now: datetime, most_age: timed
     made = time_of(plan.generated_at)
     assert made is not None  # load_plan has seen to it
     age = now - made
-    if not plan.source.newest and not (cluster.is_kine and plan.source.type == "kine"):
+    if not plan.newest and not (cluster.is_kine and plan.source.type == "kine"):
         return "the plan was made from a snapshot or an old revision, which says nothing about now"
     if age < timedelta():
         return f"the plan is from the future ({plan.generated_at}): compare the clocks"

@@ -98,11 +98,11 @@ def test_a_plan_of_an_old_revision_is_named_in_no_command(registry: Registry) ->
     registry.put("shop/later", secret("later"))
     plan = planned(registry, "--revision", str(revision))
     assert plan.source.revision == revision
-    assert not plan.source.newest
+    assert not plan.newest
     assert [entry.name for entry in plan.entries] == ["broken"]
     assert "--plan" not in plan.entries[0].command
     newest = planned(registry)
-    assert newest.source.newest
+    assert newest.newest
     assert "--plan" in newest.entries[0].command
 
 

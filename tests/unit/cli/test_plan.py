@@ -76,7 +76,7 @@ def test_a_plan_that_is_only_shown_is_named_in_no_command(plan: Run) -> None:
 
 def test_a_plan_from_a_snapshot_is_named_in_no_command(alpha: dict[str, Any]) -> None:
     assert not any("--plan" in entry["command"] for entry in alpha["entries"])
-    assert not alpha["source"]["newest"]
+    assert not alpha["newest"]
 
 
 def test_nothing_left_is_0(plan: Run) -> None:

@@ -7,13 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from etcdfix.report.model import ReportBaseline, ReportConfiguration, Tool
+from etcdfix.report.model import ReportBaseline, ReportConfiguration, ReportSource, Tool
 from etcdfix.report.plan import (
     DeletionPlan,
     LeftOut,
     PlanEntry,
     PlanGroup,
-    PlanSource,
     PlanStep,
     decision_on,
     declaration,
@@ -33,6 +32,10 @@ def test_a_declaration_names_the_key_id_of_kms() -> None:
 
 
 GROUP = PlanGroup("decrypt-failure", "wrong-key", LOST, "secrets", "", 1, 0, pattern=True, advice="")
+SOURCE = ReportSource(
+    type="etcd", endpoints=["10.0.0.1:2379", "10.0.0.2:2379"], revision=99, single_revision=True, segments=[],
+    cluster_id=None, kube_system_uid=None, sha256=None, etcd_version=None,
+)  # fmt: skip
 HOSTILE = "\x1b[2J\u202egone\n"
 
 
@@ -40,8 +43,8 @@ def plan(*entries: PlanEntry, **change: Any) -> DeletionPlan:
     settings: dict[str, Any] = {
         "tool": Tool("etcdfix", "1"),
         "generated_at": "2026-03-01T12:00:00Z",
-        "source": PlanSource("etcd", None, ["10.0.0.1:2379", "10.0.0.2:2379"], 99, newest=True),
-        "kube_system_uid": None,
+        "source": SOURCE,
+        "newest": True,
         "encryption_config": ReportConfiguration("enc.yaml", "sha256:11"),
         "etcd_prefix": "/registry",
         "kubernetes_version": None,
@@ -95,7 +98,7 @@ def test_hostile_texts_are_made_safe_in_text_and_json() -> None:
         incomplete_reasons=[HOSTILE],
         steps=[PlanStep(HOSTILE, HOSTILE, HOSTILE)],
         groups=[PlanGroup(HOSTILE, HOSTILE, HOSTILE, HOSTILE, "", 1, 0, pattern=False, advice=HOSTILE)],
-        kube_system_uid=HOSTILE,
+        source=msgspec.structs.replace(SOURCE, kube_system_uid=HOSTILE),
         report=ReportBaseline(HOSTILE, "", HOSTILE),
     )
     out = io.BytesIO()

@@ -173,7 +173,7 @@ def test_a_plan_of_another_etcd(made: tuple[Path, StoredValue], other: dict[str,
     assert "etcdfix plan AGAIN; " in caught.value.hint
     assert "--accept other-cluster-id" in caught.value.hint
     assert asked(plan, value.key, accepted=OTHER_ETCD, **other)
-    nameless = rewritten(path, lambda _: {"kube_system_uid": None})
+    nameless = rewritten(path, lambda p: {"source": msgspec.structs.replace(p.source, kube_system_uid=None)})
     assert reason in refused(nameless, value.key, accepted=OTHER_ETCD, **other).message
 
 
@@ -196,7 +196,7 @@ def test_a_plan_of_a_snapshot_or_of_a_release_does_not_fit_any(made: tuple[Path,
     named = rewritten(path, lambda _: {"kubernetes_version": "1.30"})
     assert "another --kubernetes-version" in refused(named, value.key).message
     assert asked(named, value.key, assumed_release="1.30")
-    old = rewritten(path, lambda p: {"source": msgspec.structs.replace(p.source, newest=False)})
+    old = rewritten(path, lambda _: {"newest": False})
     for kine in (False, True):  # the plan is not of kine's file
         assert "a snapshot or an old revision" in refused(old, value.key, is_kine=kine).message
 

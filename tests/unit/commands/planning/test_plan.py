@@ -280,7 +280,7 @@ def test_only_a_live_etcd_at_its_newest_revision_is_newest(tmp_path: Path) -> No
         (cluster.source(), True, False),
     ):
         request = msgspec.structs.replace(request_for(path), newest=newest)
-        assert build_plan(source, examiner_of(cluster, source), request).source.newest is expected
+        assert build_plan(source, examiner_of(cluster, source), request).newest is expected
 
 
 def test_what_the_cluster_stands_on_comes_last(tmp_path: Path) -> None:

@@ -41,30 +41,28 @@ def failing(name: str = "web", **fields: Any) -> Examination:
 )
 def test_whatever_is_not_a_values_own_makes_another_kind(other: dict[str, Any]) -> None:
     told = AlikeExaminations()
-    assert told.number_of(failing()) == 0
-    assert told.number_of(failing("another", mod_revision=99)) == 0
-    assert told.number_of(msgspec.structs.replace(failing(), **other)) == 1
+    others = [failing(), failing("another", mod_revision=99), msgspec.structs.replace(failing(), **other)]
+    assert [told.compact(found).kind for found in others] == [0, 0, 1]
 
 
 def test_an_examination_comes_back_as_it_was() -> None:
     told = AlikeExaminations()
-    told.number_of(failing("first"))
+    told.compact(failing("first"))
     found = failing("second", mod_revision=12)
-    number = told.number_of(found)
-    assert number == 0
-    assert told.examination(number, found.stored, found.namespace, found.name) == found
-    assert told.first(number).stored.value == b""
+    part = told.compact(found)
+    assert (part.kind, part.whole) == (0, None)
+    assert told.expand(part) == found
 
 
 def test_a_repair_is_a_values_own() -> None:
     repair = Repair(RepairKind.BIT, "bit 1 of byte 2 is turned back", RepairProof.TAG)
-    assert AlikeExaminations().number_of(msgspec.structs.replace(failing(), repair=repair)) is None
+    assert AlikeExaminations().compact(msgspec.structs.replace(failing(), repair=repair)).kind is None
 
 
 def test_the_number_of_kinds_is_bounded(monkeypatch: Patch) -> None:
     monkeypatch.setattr(kinds, "MOST_KINDS", 1)
     told = AlikeExaminations()
-    assert [told.number_of(failing(message=text)) for text in ("a", "b", "a")] == [0, None, 0]
+    assert [told.compact(failing(message=text)).kind for text in ("a", "b", "a")] == [0, None, 0]
 
 
 @pytest.mark.parametrize("moment", range(1, 8))
@@ -82,12 +80,12 @@ def test_after_a_signal_no_value_is_taken_for_one_of_another_kind(moment: int) -
     told, one, other = AlikeExaminations(), failing(), failing(rule="configmaps")
     sys.setprofile(signal)
     try:
-        told.number_of(one)
+        told.compact(one)
     except KeyboardInterrupt:
         pass
     finally:
         sys.setprofile(None)
     for found in (other, one):
-        number = told.number_of(found)
-        assert number is not None
-        assert told.examination(number, found.stored, found.namespace, found.name) == found
+        part = told.compact(found)
+        assert part.kind is not None
+        assert told.expand(part) == found

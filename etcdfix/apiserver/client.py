@@ -23,6 +23,8 @@ from etcdfix.model.side_by_side import run_within
 _Result = TypeVar("_Result")
 
 LONGEST_ANSWER: Final = 1 << 20
+REQUEST_SECONDS: Final = 10.0
+"""For one request, but one that changes something."""
 NOT_UNDERSTOOD: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What decoding an answer raises that is not what it should be."""
 AGAIN: Final = "run the same again in a moment"
@@ -157,7 +159,6 @@ class Server:
         pool: Any,
         credentials: dict[str, str],
         *,
-        request_seconds: float,
         given_up: threading.Event,
         pace: Pace | None = None,
     ) -> None:
@@ -166,7 +167,6 @@ class Server:
         self._urllib3 = urllib3
         self._pool = pool
         self._credentials = credentials
-        self._request_seconds = request_seconds
         self._given_up = given_up
         self._pace = pace
         self._url = url
@@ -212,7 +212,7 @@ class Server:
         """
         if method not in {"GET", "POST"}:
             raise ValueError(method)
-        return self._exchange(method, path, body, accept, "application/json", longest, self._request_seconds)
+        return self._exchange(method, path, body, accept, "application/json", longest, REQUEST_SECONDS)
 
     def merge_patch(self, path: str, body: Any, *, longest: int, seconds: float) -> Reply | NoReply:
         """Send one JSON merge patch, once; for :mod:`etcdfix.remediation.patcher` alone."""

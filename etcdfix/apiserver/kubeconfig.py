@@ -15,7 +15,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -24,6 +24,9 @@ from etcdfix.apiserver.client import AuthorizationRefused, Pace, RefusalReason, 
 from etcdfix.inputs.inputfile import MAX_SETTINGS_BYTES, read_input
 from etcdfix.model.errors import ConfigurationError, EtcdfixError, why
 from etcdfix.model.side_by_side import run_within
+
+CREDENTIALS_SECONDS: Final = 30.0
+"""For the plugins of a kubeconfig."""
 
 _SERVICE = "kubernetes.default.svc"
 # What a kubeconfig of the wrong shape, or a broken plugin, makes the package raise. Their texts quote the file, and
@@ -71,16 +74,9 @@ class Access:
         url: Address of the server that the kubeconfig names.
     """
 
-    def __init__(
-        self,
-        configuration: Any,
-        credentials: dict[str, str],
-        request_seconds: float,
-        pace: Pace | None = None,
-    ) -> None:
+    def __init__(self, configuration: Any, credentials: dict[str, str], pace: Pace | None = None) -> None:
         self._configuration = configuration
         self._credentials = credentials
-        self._request_seconds = request_seconds
         self._pace = pace
         self._given_up = threading.Event()
         self._opened: list[Server] = []
@@ -120,7 +116,6 @@ class Access:
             url,
             RESTClientObject(configuration).pool_manager,
             self._credentials,
-            request_seconds=self._request_seconds,
             given_up=self._given_up,
             pace=self._pace,
         )
@@ -134,9 +129,7 @@ class Access:
             server.close()
 
 
-def open_access(
-    api: APIAccess, *, timeout_seconds: float, request_seconds: float, pace: Pace | None = None
-) -> Access:
+def open_access(api: APIAccess, *, pace: Pace | None = None) -> Access:
     """Read a kubeconfig, and have its plugins give the credentials.
 
     Raises:
@@ -150,12 +143,12 @@ def open_access(
 
     def load() -> Access:
         configuration = _load(kubeconfig, api.context)
-        return Access(configuration, _credentials(configuration), request_seconds, pace)
+        return Access(configuration, _credentials(configuration), pace)
 
-    (found,) = run_within([load], timeout_seconds)
+    (found,) = run_within([load], CREDENTIALS_SECONDS)
     if found is None:
         raise AuthorizationRefused(
-            f"the credentials that the kubeconfig names were not there within {timeout_seconds:g} s",
+            f"the credentials that the kubeconfig names were not there within {CREDENTIALS_SECONDS:g} s",
             reason=RefusalReason.TIMED_OUT,
         )
     if isinstance(found, EtcdfixError):

@@ -26,7 +26,6 @@ from etcdfix.apiserver.objects import (
 )
 from etcdfix.apiserver.permissions import authorize
 from etcdfix.apiserver.servers import (
-    DEFAULT_TIMEOUT_SECONDS,
     AllServers,
     ServerAnswers,
     open_all_servers,
@@ -69,7 +68,6 @@ def ask_servers(
     held: bool = True,
     readable_is_fine: bool = False,
     foretold: Foretold | None = None,
-    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
 ) -> ServerAnswers:
     """Ask each API server for an object, and one of them for the permission to delete it.
 
@@ -88,7 +86,7 @@ def ask_servers(
             "nothing in etcd names the cluster, so nothing can be compared with the API server's",
             reason=RefusalReason.OTHER_CLUSTER,
         )
-    with open_all_servers(api, cluster, timeout_seconds=timeout_seconds) as all_servers:
+    with open_all_servers(api, cluster) as all_servers:
         answers = list(read_by_each(all_servers, thing, foretold))
         doubts: list[AuthorizationRefused] = []
         counting: list[Server] = []

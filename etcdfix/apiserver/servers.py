@@ -35,9 +35,6 @@ from etcdfix.model.errors import ConfigurationError, EtcdfixError, SourceUnreach
 from etcdfix.model.model import ClusterIdentity
 from etcdfix.model.side_by_side import run_within
 
-DEFAULT_TIMEOUT_SECONDS: Final = 30.0
-"""For the plugins of a kubeconfig; one request may take a third of it."""
-
 ONLY_READY: Final = (
     "service default/kubernetes lists only API servers that got ready, and one port for all of them: name others with "
     "--server URL"
@@ -160,12 +157,13 @@ class AllServers(Closing):
         """Connect to servers, and to those that the first of them lists.
 
         Args:
-            urls: Addresses of the kubeconfig, and those that were named.
+            urls: Addresses that were named beside that of the kubeconfig.
             cluster: Which cluster they must be of; one that is not known is the one of the first that answers.
 
         Raises:
             AuthorizationRefused: One is of another cluster, or nothing would prove who answers.
         """
+        urls = [self._access.url, *urls]
         self.cluster = cluster if cluster.is_known else self._ask_which(urls)
         self._reach(urls)
         if self.servers:
@@ -285,19 +283,12 @@ def _host(ip: str) -> str:
     return f"[{address}]" if address.version == 6 else str(address)
 
 
-def open_all_servers(
-    api: APIAccess,
-    cluster: ClusterIdentity,
-    *,
-    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
-    pace: Pace | None = None,
-) -> AllServers:
+def open_all_servers(api: APIAccess, cluster: ClusterIdentity, *, pace: Pace | None = None) -> AllServers:
     """Find all API servers: the kubeconfig's, those that were named, those that service default/kubernetes lists.
 
     Args:
         api: As whom, and which.
         cluster: Which cluster they must be of; where it is not known, all must be of the one of the first that answers.
-        timeout_seconds: For the plugins of the kubeconfig; one request may take a third of it.
         pace: That of all requests about objects.
 
     Raises:
@@ -305,10 +296,9 @@ def open_all_servers(
         KubeconfigInvalid: The file cannot be read, or lacks the context.
         AuthorizationRefused: The credentials could not be obtained, or a server is of another cluster.
     """
-    access = open_access(api, timeout_seconds=timeout_seconds, request_seconds=timeout_seconds / 3, pace=pace)
-    all_servers = AllServers(access)
+    all_servers = AllServers(open_access(api, pace=pace))
     try:
-        all_servers.find([access.url, *api.servers], cluster)
+        all_servers.find(api.servers, cluster)
     except BaseException:
         all_servers.close()
         raise

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from etcdfix.apiserver.kubeconfig import APIAccess, open_access
 from etcdfix.apiserver.permissions import VERBS, authorize_all, check_cluster
-from etcdfix.apiserver.servers import DEFAULT_TIMEOUT_SECONDS
 from etcdfix.commands.doctoring.etcd import mib
 from etcdfix.examine.one import Examiner
 from etcdfix.inputs.ownfiles import HEAD_SUFFIX
@@ -146,8 +145,7 @@ def check_kubeconfig(api: APIAccess, cluster: ClusterIdentity | None) -> Iterato
     Raises:
         AuthorizationRefused: Anything but a clear yes.
     """
-    seconds = DEFAULT_TIMEOUT_SECONDS
-    with closing(open_access(api, timeout_seconds=seconds, request_seconds=seconds / 3)) as access:
+    with closing(open_access(api)) as access:
         server = access.server(access.url)
         told = f"the API server at {server.address}"
         doubt = "nothing in etcd tells whether it is of this cluster"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.apiserver import client as api_client
 from etcdfix.apiserver.client import AuthorizationRefused
 from etcdfix.apiserver.kubeconfig import APIAccess
 from etcdfix.apiserver.servers import ONLY_READY, addresses_of, open_all_servers
@@ -78,7 +79,9 @@ def test_a_server_that_cannot_read_kube_system_is_asked_with_a_warning(
                 assert "not compared which cluster" in all_servers.warnings[0]
 
 
-def test_no_server_at_all(authority: CertificateAuthority, tmp_path: Path) -> None:
+def test_no_server_at_all(
+    authority: CertificateAuthority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with KubernetesAPI(authority) as api:
         api.instead[KUBE_SYSTEM] = status_answer(403)
         with open_all_servers(APIAccess(api.kubeconfig(tmp_path)), CLUSTER) as all_servers:
@@ -87,9 +90,8 @@ def test_no_server_at_all(authority: CertificateAuthority, tmp_path: Path) -> No
                 all_servers.require_any()
         api.instead.clear()
         api.stall.add(KUBE_SYSTEM)
-        with open_all_servers(
-            APIAccess(api.kubeconfig(tmp_path)), CLUSTER, timeout_seconds=0.9
-        ) as all_servers:
+        monkeypatch.setattr(api_client, "REQUEST_SECONDS", 0.3)
+        with open_all_servers(APIAccess(api.kubeconfig(tmp_path)), CLUSTER) as all_servers:
             assert all_servers.servers == []
             assert all_servers.absent[0].why
             with pytest.raises(SourceUnreachable):

@@ -34,13 +34,9 @@ def opened(
     kubeconfig: Path,
     *,
     context: str | None = None,
-    timeout_seconds: float = 30,
-    request_seconds: float = 15,
     tls_name: str = "",
 ) -> Iterator[Server]:
-    access = open_access(
-        APIAccess(kubeconfig, context), timeout_seconds=timeout_seconds, request_seconds=request_seconds
-    )
+    access = open_access(APIAccess(kubeconfig, context))
     try:
         yield access.server(access.url, tls_name)
     finally:
@@ -74,9 +70,10 @@ def test_a_connection_that_is_closed(api: KubernetesAPI, tmp_path: Path) -> None
     assert [request.path for request in api.requests] == [KUBE_SYSTEM]
 
 
-def test_a_server_that_does_not_answer(api: KubernetesAPI, tmp_path: Path) -> None:
+def test_a_server_that_does_not_answer(api: KubernetesAPI, tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(api_client, "REQUEST_SECONDS", 1)
     api.stall = {KUBE_SYSTEM}
-    error = refused(api.kubeconfig(tmp_path), request_seconds=1)
+    error = refused(api.kubeconfig(tmp_path))
     assert error.reason is RefusalReason.TIMED_OUT
     assert [request.path for request in api.requests] == [KUBE_SYSTEM]
 
@@ -89,7 +86,7 @@ def test_an_answer_longer_than_what_is_read(api: KubernetesAPI, tmp_path: Path) 
 
 
 def test_nobody_asks_once_it_was_given_up(api: KubernetesAPI, tmp_path: Path) -> None:
-    access = open_access(APIAccess(api.kubeconfig(tmp_path)), timeout_seconds=30, request_seconds=15)
+    access = open_access(APIAccess(api.kubeconfig(tmp_path)))
     server = access.server(access.url)
     access.close()
     said = server.send("GET", KUBE_SYSTEM)
@@ -98,9 +95,12 @@ def test_nobody_asks_once_it_was_given_up(api: KubernetesAPI, tmp_path: Path) ->
     assert api.requests == []
 
 
-def test_an_answer_that_comes_byte_by_byte_has_an_end(api: KubernetesAPI, tmp_path: Path) -> None:
+def test_an_answer_that_comes_byte_by_byte_has_an_end(
+    api: KubernetesAPI, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(api_client, "REQUEST_SECONDS", 0.3)
     api.drip.add("/readyz")
-    with opened(api.kubeconfig(tmp_path), request_seconds=0.3) as server:
+    with opened(api.kubeconfig(tmp_path)) as server:
         assert server.send("GET", "/readyz") == NoReply(RefusalReason.TIMED_OUT, "no answer within 0.3 s")
 
 
@@ -251,13 +251,12 @@ def test_a_plugin_that_fails_is_not_quoted(
     assert logging.getLogger().filters == []
 
 
-def test_a_plugin_that_never_ends(api: KubernetesAPI, tmp_path: Path) -> None:
+def test_a_plugin_that_never_ends(api: KubernetesAPI, tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(kubeconfig_module, "CREDENTIALS_SECONDS", 0.5)
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     before = set(threading.enumerate())
-    error = refused(
-        api.kubeconfig(tmp_path, change=_plugin(f"open({str(fifo)!r}).read()")), timeout_seconds=0.5
-    )
+    error = refused(api.kubeconfig(tmp_path, change=_plugin(f"open({str(fifo)!r}).read()")))
     assert error.reason is RefusalReason.TIMED_OUT
     # Let it go: what was refused for want of time asks nothing afterwards.
     abandoned = set(threading.enumerate()) - before

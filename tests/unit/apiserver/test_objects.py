@@ -50,7 +50,7 @@ def test_what_each_answer_means(
     monkeypatch.setattr(api_client, "sleep", lambda _seconds: None)
     with KubernetesAPI(authority) as api:
         api.instead[PATH] = sent
-        access = open_access(APIAccess(api.kubeconfig(tmp_path)), timeout_seconds=30, request_seconds=15)
+        access = open_access(APIAccess(api.kubeconfig(tmp_path)))
         said = read_object(access.server(api.url), THING, foretold=Foretold(""))
         assert (said.server, said.answer, said.detail) == (api.url, answer, detail)
         assert said.resource_version == ("17" if answer is Answer.READS_IT else "")

@@ -45,7 +45,7 @@ HERE = ClusterIdentity.by_uid(UID)
 
 def ask(kubeconfig: Path, *, cluster: ClusterIdentity = HERE, **options: Any) -> Authorization:
     thing = APIObject("apps", "v1", "deployments", "shop", "web")
-    access = open_access(APIAccess(kubeconfig), timeout_seconds=30, request_seconds=15)
+    access = open_access(APIAccess(kubeconfig))
     try:
         server = access.server(access.url)
         check_cluster(server, cluster)
@@ -204,7 +204,7 @@ def test_a_name_that_is_not_told(api: KubernetesAPI, tmp_path: Path, instead: An
 
 
 def test_every_object_of_a_resource_is_asked_for_without_a_name(api: KubernetesAPI, tmp_path: Path) -> None:
-    access = open_access(APIAccess(api.kubeconfig(tmp_path)), timeout_seconds=30, request_seconds=15)
+    access = open_access(APIAccess(api.kubeconfig(tmp_path)))
     try:
         server = access.server(access.url)
         assert authorize_all(server, GroupResource("", "secrets")) == api.user

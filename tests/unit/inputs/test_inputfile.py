@@ -39,7 +39,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "manifest": load_manifest,
     "backup": read_backup,
     "certificate": lambda path: tls._read(str(path), "--cacert"),
-    "kubeconfig": lambda path: open_access(APIAccess(path), timeout_seconds=5, request_seconds=5),
+    "kubeconfig": lambda path: open_access(APIAccess(path)),
     "snapshot": SnapshotSource,
 }
 

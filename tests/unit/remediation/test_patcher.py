@@ -26,7 +26,7 @@ def test_it_says_which_object_and_which_write_of_it(authority: CertificateAuthor
     at = "2026-11-23T10:00:00.000000Z"
     with StandIn(authority) as api:
         api.behaviour.instead[f"{PATH}?fieldManager=etcdfix"] = Answer(200, b"{}")
-        access = open_access(APIAccess(api.kubeconfig(tmp_path)), timeout_seconds=10, request_seconds=5)
+        access = open_access(APIAccess(api.kubeconfig(tmp_path)))
         reply = patch_annotation(access.server(api.url), PATH, uid="u-1", resource_version=41, at=at)
         access.close()
         (request,) = api.requests
@@ -52,7 +52,7 @@ def test_no_two_times_are_alike() -> None:
 
 def test_who_was_never_reached_was_sent_nothing(authority: CertificateAuthority, tmp_path: Path) -> None:
     with KubernetesAPI(authority) as api:
-        access = open_access(APIAccess(api.kubeconfig(tmp_path)), timeout_seconds=10, request_seconds=5)
+        access = open_access(APIAccess(api.kubeconfig(tmp_path)))
         server: Server = access.server(api.url)
     reply = patch_annotation(server, PATH, uid="u", resource_version=4, at="now")
     assert isinstance(reply, NoReply)
@@ -76,7 +76,7 @@ def test_an_answer_is_not_waited_for_without_end(
             time.sleep(3)
 
     monkeypatch.setattr(patcher, "ANSWER_SECONDS", 0.1)
-    server = Server("https://slow", SlowPool(), {}, request_seconds=5, given_up=threading.Event())
+    server = Server("https://slow", SlowPool(), {}, given_up=threading.Event())
     reply = patch_annotation(server, PATH, uid="u", resource_version=4, at="now")
     assert isinstance(reply, NoReply)
     assert reply.sent
@@ -85,7 +85,7 @@ def test_an_answer_is_not_waited_for_without_end(
 
 def test_asking_sends_no_change(authority: CertificateAuthority, tmp_path: Path) -> None:
     with KubernetesAPI(authority) as api:
-        access = open_access(APIAccess(api.kubeconfig(tmp_path)), timeout_seconds=10, request_seconds=5)
+        access = open_access(APIAccess(api.kubeconfig(tmp_path)))
         server = access.server(api.url)
         for method in ("PATCH", "PUT", "DELETE", "patch"):
             with pytest.raises(ValueError, match=method):

@@ -26,10 +26,10 @@ from etcdfix.commands.doctoring.etcd import (
     check_tls,
     check_versions,
 )
+from etcdfix.model.errors import SourceUnreachable
 from etcdfix.report.doctor import Check
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.etcd.client import EtcdClient
-from etcdfix.sources.etcd.failures import CallFailed
 from etcdfix.testing.certificates import CertificateAuthority, CertificateFiles
 from etcdfix.text.commands import RunOptions
 from etcdfix.wire.etcd import ALARM, MEMBER_LIST, ROLE_GET, STATUS, USER_GET, message
@@ -125,7 +125,7 @@ def test_no_leader_is_failure_and_member_list_may_be_missing(etcd: ScriptedEtcd,
     etcd.script = answering(MEMBER_LIST.path, NO_LEADER)
     assert states(check_leader([member(leader=0)])) == ["fail"]
     assert states(check_leader([member()])) == []
-    with pytest.raises(CallFailed, match="no leader"):
+    with pytest.raises(SourceUnreachable, match="no leader"):
         list(check_members(client, [member(leader=0)]))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.apiserver import client as api_client
 from etcdfix.apiserver.client import AuthorizationRefused
 from etcdfix.apiserver.kubeconfig import APIAccess
 from etcdfix.commands.doctoring import needs as module
@@ -202,7 +203,7 @@ def test_a_server_that_cannot_say_which_cluster_it_is_of(api: KubernetesAPI, tmp
 
 
 def test_a_server_that_does_not_answer(api: KubernetesAPI, tmp_path: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(module, "DEFAULT_TIMEOUT_SECONDS", 0.6)
+    monkeypatch.setattr(api_client, "REQUEST_SECONDS", 0.2)
     api.stall = {ACCESS_REVIEW}
     for _ in range(2):
         with pytest.raises(AuthorizationRefused):

@@ -239,7 +239,6 @@ def secret_state(index: ImpactIndex, node: int) -> SecretState | None:
         for directory in (index.place(user)[0],)
     )
     return SecretState(
-        type=index.types.get(node, ""),
         protected=holding and not opted_out,
         opted_out=opted_out,
     )

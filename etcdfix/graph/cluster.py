@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from sys import intern
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -137,8 +136,6 @@ class IndexBuilder:
             self._take_owner(node, found.namespace, owner)
         for key, use, uid in references[:_MOST_EDGES_OF_AN_OBJECT]:
             index.edges.add(node, index.number(encoded(key)), use, uid)
-        if extracted.type:
-            index.types[node] = intern(extracted.type)
         if extracted.says_more:
             index.extracts[node] = msgspec.structs.replace(extracted, owners=[], references=[], claims=[])
         for claim in extracted.claims:

@@ -220,7 +220,7 @@ class _Collector:
         owners = [self._as_served(owner) for owner in owners]
         fate = judge(index, dependent, owners, self._going)
         if fate.action is not Action.NEVER_COLLECTED and self._path(dependent) in self._unserved:
-            unseen = {"state": OwnerState.UNKNOWN, "reason": _NOBODY_SEES, "stripped": False}
+            unseen = {"state": OwnerState.UNKNOWN, "reason": _NOBODY_SEES}
             fate = Fate(Action.FROZEN, None, tuple(replace(owner, **unseen) for owner in fate.owners))
         if fate.action in _IDLE:
             return fate

@@ -56,7 +56,6 @@ LEARNED_PATHS: Final = (
 _READ: Final = frozenset({Outcome.READABLE, Outcome.INCONSISTENT})
 _CUSTOM: Final = frozenset({StorageCodec.CUSTOM_RESOURCE, StorageCodec.UNKNOWN})
 _FINISHED_PHASES: Final = frozenset({"Succeeded", "Failed"})
-_LONGEST_TYPE: Final = 200
 _LONGEST_MESSAGE: Final = 4096
 _MOST_CONDITIONS: Final = 32
 
@@ -70,7 +69,6 @@ class ObjectExtract(msgspec.Struct, array_like=True, gc=False):
         terminating_since: ``metadata.deletionTimestamp``, "" for none.
         uid: Where decoding did not tell it, what the object itself says; b"" for nothing.
         flags: Of a Pod that it has finished, of a Node that it is ready.
-        type: Of a Secret; cut at 200 characters.
         unprotected: A Secret that opts out of protection.
         namespace: What a Namespace says of its end.
         unavailable: Why an APIService is not available; None where it does not say so.
@@ -86,7 +84,6 @@ class ObjectExtract(msgspec.Struct, array_like=True, gc=False):
     terminating_since: str = ""
     uid: bytes = b""
     flags: int = 0
-    type: str = ""
     unprotected: bool = False
     namespace: NamespaceDetails | None = None
     unavailable: str | None = None
@@ -97,7 +94,7 @@ class ObjectExtract(msgspec.Struct, array_like=True, gc=False):
 
     @property
     def says_more(self) -> bool:
-        """Whether reports on a namespace or a Secret ask for more than its references, finalizers and type."""
+        """Whether reports on a namespace or a Secret ask for more than its references and finalizers."""
         told = self.unprotected, self.namespace, self.service, self.endpoint_of, self.webhooks
         return any(told) or self.unavailable is not None
 
@@ -124,7 +121,6 @@ def _extract_status(extracted: ObjectExtract, found: Examination, plain: Plain) 
     directory = found.directory
     match directory.group, directory.kind:
         case "", "Secret":
-            extracted.type = text(plain.get("type"))[:_LONGEST_TYPE]
             extracted.unprotected = mapping(at(plain, "metadata.annotations")).get(SKIP_PROTECTION) == "yes"
         case "", "Pod":
             extracted.flags = FINISHED if text(at(plain, "status.phase")) in _FINISHED_PHASES else 0

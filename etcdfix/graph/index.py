@@ -113,7 +113,6 @@ class ImpactIndex:
         self._location = array("I")
         self.finalizer_lists: dict[int, tuple[str, ...]] = {}
         self.since: dict[int, str] = {}
-        self.types: dict[int, str] = {}
         self.extracts: dict[int, ObjectExtract] = {}
         self._numbers: dict[bytes, int] = {}
         # Directories that are known to share the beginning of keys; the first stands for not looked up yet.

@@ -102,7 +102,7 @@ class Propagation(StrEnum):
 class JudgedOwner(msgspec.Struct, frozen=True):
     """One owner reference of a dependent, as it states it, and what becomes of it.
 
-    ``reason`` is a clause, "" for a solid owner; ``stripped``: the collector takes the reference off the dependent.
+    ``reason`` is a clause, "" for a solid owner.
     """
 
     api_version: str
@@ -111,7 +111,6 @@ class JudgedOwner(msgspec.Struct, frozen=True):
     uid: str
     state: OwnerState
     reason: str
-    stripped: bool
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,7 +210,6 @@ class User(msgspec.Struct, frozen=True):
 class SecretState(msgspec.Struct, frozen=True):
     """What KEP-2639 asks of a Secret: it would hold back a deletion where something uses it and nobody opted out."""
 
-    type: str
     protected: bool = False
     opted_out: bool = False
 
@@ -322,10 +320,6 @@ class ResourceContent(msgspec.Struct, frozen=True):
     """What a namespace holds of one resource.
 
     Attributes:
-        unreadable: How many of them cannot be read or judged. One that fails the LIST of this type keeps them all.
-        served: Whether an API serves it; False for a custom resource without a readable CRD, None where its CRD was
-            not seen and not everything was.
-        aggregated: Its group belongs to an aggregated API server, which keeps its objects here or elsewhere.
         stays: Why its objects are still there when the namespace controller has done what it can; None for those that
             go, but for what waits for finalizers.
     """
@@ -333,9 +327,6 @@ class ResourceContent(msgspec.Struct, frozen=True):
     group: str
     resource: str
     count: int
-    unreadable: int
-    served: bool | None
-    aggregated: bool
     stays: Stays | None = None
 
 
@@ -420,7 +411,6 @@ class OrphanGroup(msgspec.Struct, frozen=True):
 
     Attributes:
         prefix: What the keys start with; with ``namespace-gone`` the directory and namespace.
-        resource: "" where no resource claims them.
         namespace: The missing namespace; "" for other reasons.
         size: Bytes of their values.
         confidence: ``likely`` where an aggregated API server may own them, or where not everything was seen.
@@ -428,8 +418,6 @@ class OrphanGroup(msgspec.Struct, frozen=True):
 
     reason: OrphanReason
     prefix: str
-    group: str
-    resource: str
     namespace: str
     count: int
     size: int

@@ -156,12 +156,12 @@ def namespace_state(
     webhooks = webhook_holds(index, own, directories) if own is not None and index.ends(own) else ()
     webhooks = tuple(hold for hold in webhooks if index.find(hold.configuration.raw_key) not in without)
     # What no API serves, the controller does not see: it holds nothing, and is left behind (recorded).
-    seen = [
-        node
-        for directory, nodes in directories
-        if is_served(index, directory, aggregated) is not False or index.crd_unreadable(directory)
-        for node in nodes
-    ]
+    unserved = {
+        directory.path
+        for directory, _ in directories
+        if is_served(index, directory, aggregated) is False and not index.crd_unreadable(directory)
+    }
+    seen = [node for directory, nodes in directories if directory.path not in unserved for node in nodes]
     held = [blocker for node in seen if (blocker := _held(index, node, now)) is not None]
     broken = [_unreadable(index, node) for node in seen if index.unreadable(node)]
     elsewhere = [
@@ -175,15 +175,13 @@ def namespace_state(
     pods_stay = PODS not in blind and (PODS in resources or any(_is_pod(blocker) for blocker in held))
     contents = []
     for directory, nodes in directories:
-        count = sum(map(index.unreadable, nodes))
         failing = any(index.unreadable(node) and not index.serves_empty(node) for node in nodes)
-        served = is_served(index, directory, aggregated)
         stays: Stays | None = None
         if frozen:
             stays = Stays.NOT_PROCESSED
         elif index.crd_unreadable(directory):
             stays = Stays.CRD_UNREADABLE
-        elif served is False:
+        elif directory.path in unserved:
             stays = Stays.NOT_SERVED
         elif failing or (directory.path == PODS and PODS in blind):
             stays = Stays.NOT_LISTED
@@ -191,9 +189,7 @@ def namespace_state(
             stays = Stays.PODS_FIRST
         elif str(directory.group_resource) in resources:
             stays = Stays.WEBHOOK
-        foreign = index.without_crd(directory) and directory.group in aggregated
-        group, resource = directory.group, directory.resource
-        contents.append(ResourceContent(group, resource, len(nodes), count, served, foreign, stays))
+        contents.append(ResourceContent(directory.group, directory.resource, len(nodes), stays))
     built_in = {directory.group for directory in builtin_directories()}
     unknown = [index.place(node)[2] for node in blind.get(_API_SERVICES, ())]
     state = NamespaceState(

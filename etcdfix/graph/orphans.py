@@ -91,15 +91,11 @@ def _group(
     index: ImpactIndex, reason: OrphanReason, prefix: str, namespace: str, nodes: list[int]
 ) -> OrphanGroup:
     nodes.sort(key=index.keys.__getitem__)
-    directory = index.place(nodes[0])[0]
     # An aggregated API server may keep its objects in the same etcd, without any CRD.
     doubtful = reason is OrphanReason.CRD_GONE or bool(index.problems)
-    claimed = reason is not OrphanReason.UNCLAIMED
     return OrphanGroup(
         reason,
         prefix,
-        directory.group if claimed else "",
-        directory.resource if claimed else "",
         namespace,
         len(nodes),
         sum(map(index.sizes.__getitem__, nodes)),

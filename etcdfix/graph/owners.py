@@ -108,8 +108,6 @@ def judge(index: ImpactIndex, dependent: int, owners: list[Owner], going: Mappin
                 f"a race: {let_go[0].name} lets go of it while another owner goes; it stays where the first is faster, "
                 "which is usual, and nobody can tell"
             )
-    strips = fate.action in {Action.KEPT, Action.REFERENCE_STRIPPED}
-    dangling = {OwnerState.ABSENT, OwnerState.WAITING}
     fate.owners = tuple(
         JudgedOwner(
             owner.api_version,
@@ -118,7 +116,6 @@ def judge(index: ImpactIndex, dependent: int, owners: list[Owner], going: Mappin
             owner.uid,
             state,
             "its owner orphans it" if lets_go else reason,
-            stripped=lets_go or (strips and state in dangling),
         )
         for owner, state, reason, lets_go in findings
     )

@@ -345,7 +345,6 @@ _FIELDS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ),
     ("", "PersistentVolumeClaim"): (ANNOTATIONS, "spec.storageClassName"),
     ("storage.k8s.io", "StorageClass"): ("parameters",),
-    ("", "Secret"): ("type",),
     ("", "Node"): ("status.conditions[].type", "status.conditions[].status"),
     ("", "Namespace"): ("spec.finalizers", "status.phase", "status.conditions"),
     ("", "Service"): ("spec.type",),

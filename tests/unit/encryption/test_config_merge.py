@@ -60,26 +60,29 @@ def kinds(merged: Merged) -> set[str]:
     return {decision.kind for decision in merged.decisions}
 
 
-def test_old_keys_come_after_todays_and_identity_last() -> None:
-    merged, found = read_back(
-        only(provider("aescbc", new=KEY_1)),
-        only(provider("aescbc", old=KEY_2), IDENTITY, provider("secretbox", box=KEY_3), path="b.yaml"),
-    )
-    assert names(found) == ["aescbc/v1/new", "aescbc/v1/old", "secretbox/v1/box", "identity"]
-    assert kinds(merged) == {"identity-kept"}
-
-
-def test_what_both_have_stands_once() -> None:
-    same = only(provider("aescbc", new=KEY_1), IDENTITY)
-    merged, found = read_back(same, only(provider("aescbc", new=KEY_1), IDENTITY, path="b.yaml"))
-    assert names(found) == ["aescbc/v1/new", "identity"]
-    assert merged.decisions == ()
-
-
-def test_identity_that_writes_today_stays_first() -> None:
-    merged, found = read_back(only(IDENTITY, provider("aesgcm", k=KEY_1)), only(provider("aesgcm", j=KEY_2)))
-    assert names(found) == ["identity", "aesgcm/v1/k", "aesgcm/v1/j"]
-    assert kinds(merged) == {"identity-writes"}
+@pytest.mark.parametrize(
+    ("today", "other", "tried", "decided"),
+    [
+        (
+            [provider("aescbc", new=KEY_1)],
+            [provider("aescbc", old=KEY_2), IDENTITY, provider("secretbox", box=KEY_3)],
+            ["aescbc/v1/new", "aescbc/v1/old", "secretbox/v1/box", "identity"],
+            {"identity-kept"},
+        ),
+        ([provider("aesgcm", k=KEY_1), IDENTITY],) * 2 + (["aesgcm/v1/k", "identity"], set()),
+        (
+            [IDENTITY, provider("aesgcm", k=KEY_1)], [provider("aesgcm", j=KEY_2)],
+            ["identity", "aesgcm/v1/k", "aesgcm/v1/j"], {"identity-writes"},
+        ),
+        ([provider("aesgcm", k=KEY_1)], [provider("aesgcm", j=KEY_1)], ["aesgcm/v1/k", "aesgcm/v1/j"], {"renamed-key"}),
+    ],
+    ids=["identity-last", "once", "identity-writes", "renamed"],
+)  # fmt: skip
+def test_todays_come_first_as_they_are(
+    today: list[dict[str, Any]], other: list[dict[str, Any]], tried: list[str], decided: set[str]
+) -> None:
+    merged, found = read_back(only(*today), only(*other, path="b.yaml"))
+    assert (names(found), kinds(merged)) == (tried, decided)
 
 
 def test_a_resource_that_today_does_not_cover_is_still_written_unencrypted() -> None:
@@ -103,23 +106,10 @@ def test_one_name_with_other_bytes_is_kept_twice_and_both_are_tried() -> None:
         assert reader.from_storage(aesgcm(b"text", key, bytes_of_key, "k"), key.encode()).data == b"text"
     (decision,) = merged.decisions
     assert decision.kind == "same-name-other-bytes"
-    assert "a.yaml" in decision.message
-    assert "b.yaml" in decision.message
-    assert "256" not in decision.message
-
-
-def test_under_aescbc_it_is_said_that_the_first_key_opens_some_values_of_the_second_to_noise() -> None:
-    merged, _ = read_back(only(provider("aescbc", k=KEY_1)), only(provider("aescbc", k=KEY_2), path="b.yaml"))
-    (decision,) = merged.decisions
-    assert "1 in 256" in decision.message
-
-
-def test_a_renamed_key_keeps_both_names() -> None:
-    merged, found = read_back(
-        only(provider("aesgcm", k=KEY_1)), only(provider("aesgcm", j=KEY_1), path="b.yaml")
-    )
-    assert names(found) == ["aesgcm/v1/k", "aesgcm/v1/j"]
-    assert kinds(merged) == {"renamed-key"}
+    assert [word in decision.message for word in ("a.yaml", "b.yaml", "256")] == [True, True, False]
+    # Without a tag the first key opens some values of the second to noise.
+    merged, _ = read_back(only(provider("aescbc", k=KEY_1)), only(provider("aescbc", k=KEY_2)))
+    assert "1 in 256" in merged.decisions[0].message
 
 
 def test_a_kms_provider_that_several_entries_need_stands_once() -> None:

@@ -58,16 +58,10 @@ class AuditError(EtcdfixError):
     path: Path
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class AuditLogBroken(AuditError):
-    """Raised when the chain of a log is broken, so that nothing may be added to it.
-
-    Attributes:
-        findings: What is wrong with it, each a ``report.log.LogFault``.
-    """
+    """Raised when the chain of a log is broken, so that nothing may be added to it."""
 
     code = "audit-log-broken"
-    findings: tuple[Any, ...] = ()
 
 
 class AuditLogLocked(AuditError):

@@ -351,17 +351,16 @@ def held_by(path: Path) -> str:
     return safe_text(f"{who}: {holder.command} (process {holder.pid})")
 
 
-def broken(path: Path, problem: str, findings: Iterable[LogFault] = (), hint: str = "") -> AuditLogBroken:
+def broken(path: Path, problem: str, *, hint: str = "") -> AuditLogBroken:
     """Return the refusal to add to a log whose chain is broken; without a hint it says how to begin a new one."""
-    hint, told = hint or _BEGIN_ANEW, f"audit log {path}: {problem}"
-    return AuditLogBroken(told, path=path, findings=tuple(findings), hint=hint)
+    return AuditLogBroken(f"audit log {path}: {problem}", path=path, hint=hint or _BEGIN_ANEW)
 
 
 def refuse_broken(path: Path, found: Verification) -> None:
     """Refuse a log to which nothing may be added; raises AuditLogBroken."""
     if found.trouble:
         hint = "" if found.findings else without_head(path, found.head)
-        raise broken(path, found.trouble, found.findings, hint)
+        raise broken(path, found.trouble, hint=hint)
 
 
 def trouble_with(path: Path) -> str:

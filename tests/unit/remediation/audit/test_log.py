@@ -28,7 +28,7 @@ from etcdfix.remediation.audit.record import (
     parse_record,
     placed,
 )
-from etcdfix.remediation.audit.verify import ChainFaultKind, ChainState, verify, without_head
+from etcdfix.remediation.audit.verify import ChainState, verify, without_head
 from etcdfix.remediation.durable import SafeDirectory
 from etcdfix.remediation.errors import AuditError, AuditLogBroken, AuditLogLocked, UnsafePlace
 from tests.support.audit_logs import (
@@ -305,18 +305,17 @@ class TestPlaces:
 
 
 class TestBrokenLogs:
-    def refused(self, path: Path, match: str) -> AuditLogBroken:
+    def refused(self, path: Path, match: str) -> None:
         before = path.read_bytes() if path.exists() else None
         with pytest.raises(AuditLogBroken, match=match) as caught:
             AuditLog.open(path)
         assert caught.value.exit_code == 4
         assert (path.read_bytes() if path.exists() else None) == before
-        return caught.value
 
     def test_edited_in_the_middle(self, path: Path) -> None:
         write_log(path)
         path.write_bytes(path.read_bytes().replace(b"lost", b"fine", 1))
-        assert self.refused(path, "record 1 is not the one").findings[0].kind is ChainFaultKind.EDITED
+        self.refused(path, "record 1 is not the one")
 
     def test_gone(self, path: Path) -> None:
         write_log(path)

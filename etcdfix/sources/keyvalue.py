@@ -30,7 +30,7 @@ def parse_key_value(raw: bytes) -> StoredValue:
     except DecodeError as exc:
         raise ValueError("no key-value record") from exc
     unknown = UnknownFieldSet(record)
-    if any(unknown[at].field_number <= _FIELDS for at in range(len(unknown))):
+    if len(unknown) and any(unknown[at].field_number <= _FIELDS for at in range(len(unknown))):
         raise ValueError("a field is of another type")
     return stored_of(record)
 

@@ -123,11 +123,10 @@ def first_step(
         there = commands.scan(other).line(_below(other, run))
         return Remedy(f"Scan the keys under {other} too", commands.Command(text=there))
     if damaged and run.of_a_file:
-        another = "This file is damaged: scan another copy of it"
         if run.of_kine or "--salvage" in run.source:
-            return Remedy(another)
-        salvage = commands.scan(*words, source=[Part.SOURCE, "--salvage"])
-        return Remedy(f"{another}, or what is whole in this one", salvage)
+            return Remedy("This file is damaged: scan another copy of it")
+        another = "Save another file with etcdctl snapshot save, or scan what is whole in this damaged one"
+        return Remedy(another, commands.scan(*words, source=[Part.SOURCE, "--salvage"]))
     if not whole:
         return Remedy("See why the scan is incomplete, then scan again", commands.scan(*words))
     if words and list(words) != [prefix.rstrip("/")]:

@@ -233,7 +233,7 @@ class Tree:
                 if page is None:
                     continue
                 if page.count and not self._starts_with(page.offset, first_key, leaf=page.is_leaf):
-                    what = "its first key is not the one that the branch page above it has for it"
+                    what = "begins with another key than the page above it says, as in a copy made while etcd wrote"
                     self._on_damage(page_corrupt(page_id, what))
                 if page.is_leaf and page.count:
                     yield page

@@ -252,7 +252,7 @@ def test_a_copy_of_several_moments_is_not_taken_for_whole(tmp_path: Path) -> Non
     mixed = image[: branch - 4096] + later[branch - 4096 : branch] + image[branch:]
     with SnapshotSource(saved(tmp_path, mixed)) as source:
         list(source.current(b""))
-        assert "its first key is not the one that the branch page above it has for it" in source.problems[0]
+        assert "begins with another key than the page above it says, as in a copy made" in source.problems[0]
         assert source.problems[-1] == base.DAMAGE_NOTE
 
 

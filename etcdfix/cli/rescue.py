@@ -143,7 +143,7 @@ def _of_report(request: RescueRequest, report: SavedReport) -> RescueRequest:
         request,
         targets=targets_of_report(report),
         words=("--from-report", report.path),
-        cluster=ClusterIdentity.by_uid(report.source.kube_system_uid or ""),
+        cluster=ClusterIdentity.by_uid(report.header.source.kube_system_uid or ""),
         report=report,
         run=request.places.repeated_in(run),
     )

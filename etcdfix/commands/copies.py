@@ -129,9 +129,10 @@ def _resolved(request: CopiesRequest, examiner: Examiner, source: Source, uid: s
     report = request.report
     if report is None:
         return resolved(request.scope, examiner, source)
-    if report.source.kube_system_uid != uid:
+    theirs = report.header.source.kube_system_uid
+    if theirs != uid:
         raise ConfigurationError(
-            f"the report is of the cluster whose kube-system has uid {report.source.kube_system_uid or 'unknown'}, "
+            f"the report is of the cluster whose kube-system has uid {theirs or 'unknown'}, "
             f"and here it is {uid or 'unknown'}",
             hint="name the etcd or the snapshot that was scanned, or scan this one",
         )

@@ -127,7 +127,7 @@ def build_plan(
         newest=request.newest and not file,
         etcd_prefix=examiner.layout.prefix.rstrip("/") or "/",
         kubernetes_version=examiner.assumed_release or None,
-        report=ReportBaseline(shown_word(report.path), report.sha256, report.generated_at),
+        report=ReportBaseline(shown_word(report.path), report.sha256, report.header.generated_at),
         complete=not problems,
         incomplete_reasons=problems,
         groups=published,
@@ -177,12 +177,13 @@ class _Groups:
 
 def _check_same(report: SavedReport, uid: str | None, request: PlanRequest, examiner: Examiner) -> None:
     """Refuse a report that speaks of something else."""
-    if report.source.kube_system_uid != uid:
+    if report.header.source.kube_system_uid != uid:
         raise ConfigurationError(
-            f"the report is of cluster {report.source.kube_system_uid or 'unknown'}, not {uid or 'unknown'}",
+            f"the report is of cluster {report.header.source.kube_system_uid or 'unknown'}, not {uid or 'unknown'}",
             hint="name the etcd or the snapshot that was scanned, or scan this one",
         )
-    theirs = report.encryption_config.sha256 if report.encryption_config is not None else "none"
+    given = report.header.encryption_config
+    theirs = given.sha256 if given is not None else "none"
     ours, name = "none", "here it"
     if request.configuration is not None:
         ours, name = request.configuration.sha256, request.configuration.path
@@ -190,6 +191,6 @@ def _check_same(report: SavedReport, uid: str | None, request: PlanRequest, exam
         why = f"the report was made with the encryption configuration {theirs}, and {name} is {ours}"
         raise ConfigurationError(why, hint="scan again with the configuration that the API servers have now")
     here = examiner.layout.prefix.rstrip("/") or "/"
-    if report.scope.etcd_prefix != here:
-        why = f"the report is of keys below {report.scope.etcd_prefix}, and here they are below {here}"
-        raise ConfigurationError(why, hint=quote_command(["--etcd-prefix", report.scope.etcd_prefix]))
+    if report.header.scope.etcd_prefix != here:
+        why = f"the report is of keys below {report.header.scope.etcd_prefix}, and here they are below {here}"
+        raise ConfigurationError(why, hint=quote_command(["--etcd-prefix", report.header.scope.etcd_prefix]))

@@ -57,15 +57,12 @@ class _Group(msgspec.Struct):
             outcome=example.outcome,
             rule=None if self.rest else example.rule,
             transformer=OTHERS if self.rest else example.transformer,
-            key_fingerprint=None if self.rest else example.key_fingerprint,
             count=self.count,
             by_resource=dict(sorted(self.by_resource.items(), key=lambda one: (-one[1], one[0]))),
             namespaces=None if self.more_namespaces else len(self.namespaces),
             first_namespaces=sorted(self.namespaces)[:_MOST_SHOWN],
             severity=example.severity,
             example=example.key,
-            message=example.message,
-            known=self.known,
             way=self.way,
         )
 

@@ -75,14 +75,6 @@ class TransformerSummary(msgspec.Struct):
     last_mod_revision: int = 0
 
 
-class DoubtfulNames(msgspec.Struct, frozen=True):
-    """Keys whose own name may be damaged: how many, the first of them, and why its name is in doubt."""
-
-    count: int
-    first: str
-    detail: str
-
-
 class KMSPluginSummary(msgspec.Struct, frozen=True):
     """What a KMS plugin did in this run.
 
@@ -297,23 +289,20 @@ class FindingGroup(msgspec.Struct, frozen=True, kw_only=True):
 
     ``by_resource`` has the largest first; ``(others)`` in it counts the objects of resources that were not told apart.
     ``namespaces`` says how many there are, null where not all were counted; ``first_namespaces`` names some.
-    ``example`` is the key of the most urgent finding, whose ``message`` and ``severity`` these are; ``known`` says how
-    many of them the baseline knew. The group ``(others)`` counts what found no group of its own.
+    ``example`` is the key of the most urgent finding, whose ``severity`` this is. The group ``(others)`` counts what
+    found no group of its own.
     """
 
     cause: str | None
     outcome: str
     rule: str | None
     transformer: str
-    key_fingerprint: str | None
     count: int
     by_resource: dict[str, int]
     namespaces: int | None
     first_namespaces: list[str]
     severity: str | None
     example: str
-    message: str
-    known: int
     way: Remedy | None
 
 
@@ -322,9 +311,7 @@ class Summary(Counts, kw_only=True):
 
     ``new`` is what it did not know, left out where there was no baseline.
 
-    ``kms`` has the plugins that were there to be asked. Of ``readable_revisions`` findings an
-    earlier revision is still kept that reads; of ``readable_revisions_not_sought`` not all that is kept was looked at
-    (their evidence says why). ``severity`` is the worst of all findings, null where nothing is proven wrong;
+    ``kms`` has the plugins that were there to be asked. ``severity`` is the worst, null where nothing is proven wrong;
     ``at_stake`` says in one line what that means, ``do_not_restart`` why no API server should be restarted ("" where
     nothing speaks against it), and ``next`` what to do first. ``warnings`` keys are in order and have a warning.
     ``readable_until`` is the last release that reads all that is readable, null where none dropped a version.
@@ -334,14 +321,11 @@ class Summary(Counts, kw_only=True):
     not_objects: int = 0
     warnings: int = 0
     readable_until: str | None = None
-    doubtful_names: DoubtfulNames | None = None
     by_resource: list[ResourceSummary] = msgspec.field(default_factory=list)
     by_cause: list[CauseSummary] = msgspec.field(default_factory=list)
     by_transformer: list[TransformerSummary] = msgspec.field(default_factory=list)
     kms: list[KMSPluginSummary] = msgspec.field(default_factory=list)
     known_findings: int = 0
-    readable_revisions: int = 0
-    readable_revisions_not_sought: int = 0
     severity: str | None = None
     at_stake: str = ""
     do_not_restart: str = ""

@@ -34,11 +34,8 @@ from etcdfix.report.model import (
     API_VERSION,
     COUNTED,
     ReportBaseline,
-    ReportConfiguration,
-    ReportSource,
     ScanEnding,
     ScanHeader,
-    Scope,
     Summary,
     other_version,
     read_command,
@@ -311,18 +308,14 @@ class SavedReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a report says.
 
     Attributes:
-        source: Where its data came from.
-        encryption_config: None where none was given.
+        header: What stands before its findings.
         findings: Everything that is not readable, by etcd key.
         problems: Why it is not everything.
     """
 
     path: str
     sha256: str
-    generated_at: str
-    source: ReportSource
-    encryption_config: ReportConfiguration | None
-    scope: Scope
+    header: ScanHeader
     findings: SavedFindings
     problems: tuple[str, ...]
 
@@ -338,14 +331,11 @@ def load_report(path: Path, *, most_findings: int = MOST_FINDINGS) -> SavedRepor
         ConfigurationError: The file cannot be read, is too large, or is no scan report.
     """
     with open_report(path, "--from-report") as report:
-        header, findings = report.header, SavedFindings(report, most_findings)
+        findings = SavedFindings(report, most_findings)
         return SavedReport(
             path=str(path),
             sha256=report.sha256,
-            generated_at=header.generated_at,
-            source=header.source,
-            encryption_config=header.encryption_config,
-            scope=header.scope,
+            header=report.header,
             findings=findings,
             problems=tuple(problems_of(report, findings.counts)),
         )

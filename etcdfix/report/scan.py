@@ -200,12 +200,9 @@ class ScanReport(ScanHeader, frozen=True, kw_only=True):
         took = f" in {seconds} s" if seconds >= _LONG else ""
         more = []
         if summary.groups:
-            names = summary.doubtful_names
             warned = f"{summary.warnings} more with a warning" if summary.warnings else ""
-            doubtful = f"{counted(names.count, 'damaged key name')} possible" if names is not None else ""
             more = [
                 ("warnings", warned),
-                ("key names", doubtful),
                 ("more", "-o wide lists keys"),
                 ("more", "etcdfix explain KEY"),
             ]
@@ -301,12 +298,8 @@ def _wide_sections(report: ScanReport) -> Iterator[Section]:
 
 
 def _notes(report: ScanReport) -> Iterator[Section]:
-    summary, source = report.summary, report.source
+    source = report.source
     yield why_incomplete(report.incomplete_reasons)
-    if summary.doubtful_names is not None:
-        names = summary.doubtful_names
-        text = f"{counted(names.count, 'key')} may have a damaged name. The first is {names.first}: {names.detail}."
-        yield Prose(title="Damaged key names", paragraphs=[text], wide=True)
     configuration = report.encryption_config
     segments = [f"from {one.from_key or 'the start'} at {one.revision}" for one in source.segments]
     yield Facts(
@@ -326,6 +319,9 @@ def _notes(report: ScanReport) -> Iterator[Section]:
 
 def _key_row(finding: Finding) -> tuple[str | int, ...]:
     message = f"{finding.message} (known)" if finding.baseline else finding.message
+    if finding.cause is None and finding.evidence:
+        first = finding.evidence[0]
+        message = f"{first.check}: {first.detail or first.result}"
     if finding.outcome in {Outcome.READABLE, Outcome.NOT_AN_OBJECT}:
         details = (f"{one.result}: {one.detail}" if one.detail else one.result for one in finding.evidence)
         message = "; ".join([message, *details])

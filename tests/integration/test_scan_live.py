@@ -36,8 +36,7 @@ def report(folder: Path, *arguments: str | Path) -> tuple[int, dict[str, Any]]:
 
 # What names a source, or a way out that only one of the two has; an earlier revision is not sought in each.
 ABOUT_THE_SOURCE = {
-    "source", "generated_at", "finished_at", "readable_revisions", "readable_revisions_not_sought", "at_stake",
-    "do_not_restart", "groups", "next", "remedies", "command",
+    "source", "generated_at", "finished_at", "at_stake", "do_not_restart", "groups", "next", "remedies", "command",
 }  # fmt: skip
 
 

@@ -12,7 +12,8 @@ GONE: Final = tuple(
     f".{path}"
     for path in (
         "anchored", "cluster_name", "consequences", "max_rate", "readable_until", "interrupted",
-        "summary.doubtful_names", "summary.groups", "summary.warnings", "told.safe_to_remove", "told.peek",
+        "summary.doubtful_names", "summary.readable_revisions", "summary.readable_revisions_not_sought",
+        "summary.groups", "summary.warnings", "told.safe_to_remove", "told.peek",
         "kept.newest_mod_revision", "newest_readable.leased", "summary.by_severity", "kms.keys",
         "likely_damaged", "likely_doubts", "users_stopped", "summary.kms", "told.copies", "told.damage_field",
         "told.damage_offset", "told.history", "told.impact", "told.kept", "told.places", "told.repair",

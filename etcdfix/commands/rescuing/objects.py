@@ -73,7 +73,7 @@ def targets_in(source: Source, examiner: Examiner, scope: ScopeRequest) -> list[
 
 def targets_of_report(report: SavedReport) -> list[Target]:
     """Return the unreadable objects of a report; raises ConfigurationError."""
-    layout = StorageLayout(report.scope.etcd_prefix)
+    layout = StorageLayout(report.header.scope.etcd_prefix)
     return _some(
         _target(layout, key, value.mod_revision)
         for key, value in report.findings.items()

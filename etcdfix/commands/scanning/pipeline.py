@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from etcdfix.commands.scanning.closer import EARLIER_CHECK, ENDED, CloserLook, with_evidence
+from etcdfix.commands.scanning.closer import ENDED, CloserLook, with_evidence
 from etcdfix.copies.model import THE_VALUE, Home
-from etcdfix.examine.claims import KEY_NAME_CHECK, PREDECESSOR_CHECK
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.readable_revision import RevisionSearch
 from etcdfix.examine.verdicts.deletability import FAILED
@@ -30,7 +29,7 @@ from etcdfix.report.advice.ways import first_way
 from etcdfix.report.finding import Statuses, finding_from, is_finding
 from etcdfix.report.groups import Groups
 from etcdfix.report.key_loss import KeyLosses, keys_in_doubt
-from etcdfix.report.model import COUNTED, DoubtfulNames, Finding, NewFindings, Remedy, Status, Summary
+from etcdfix.report.model import COUNTED, Finding, NewFindings, Remedy, Status, Summary
 from etcdfix.report.rows import Rows, SortedRows, turn_of
 from etcdfix.report.tally import Tally
 from etcdfix.sources.base import Source
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 
 FAILING: Final = tuple(map(Outcome, COUNTED))
 """Outcomes that make the exit code of a scan, if nobody chose among them."""
-_OF_THE_NAME: Final = frozenset({KEY_NAME_CHECK, PREDECESSOR_CHECK})
 
 
 class _Waiting(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -146,9 +144,8 @@ class FindingPipeline:
         Raises:
             SourceError: There is no room for a temporary file.
         """
-        known = readable = not_sought = 0
+        known = 0
         first_new: str | None = None
-        names: DoubtfulNames | None = None
         for row, found in self._each():
             self._tally.add(found)
             outcome, key = found.verdict.outcome, found.stored.key
@@ -156,18 +153,11 @@ class FindingPipeline:
             if outcome in self.new and not row.baseline:
                 self.new[outcome] += 1
                 first_new = first_new or display(key)
-            readable += row.readable is not None
-            not_sought += row.readable is None and any(e.check == EARLIER_CHECK for e in row.evidence)
-            told = [e.detail for e in found.verdict.evidence if e.check in _OF_THE_NAME]
-            if told:
-                before = names or DoubtfulNames(0, display(key), told[0])
-                names = msgspec.structs.replace(before, count=before.count + 1)
             self._losses.add(found, self._saved(found, row.readable))
         summary = self._tally.summary()
         if self._request.baseline is not None:
             summary.new = NewFindings(sum(self.new.values()), self.new[Outcome.UNDETERMINED], first_new)
-        summary.known_findings, summary.doubtful_names = known, names
-        summary.readable_revisions, summary.readable_revisions_not_sought = readable, not_sought
+        summary.known_findings = known
         return summary
 
     def _saved(self, found: Examination, readable: ReadableRevision | None) -> Remedy | None:

@@ -30,8 +30,8 @@ COMPACTION = b"compact_rev_key"
 ABOUT_THE_SOURCE = frozenset(
     {
         "action", "at_stake", "number", "command", "commands", "compacted_revision", "do_not_restart", "finished_at",
-        "from_old_value", "generated_at", "get", "next", "note", "plan", "readable_revisions_not_sought",
-        "groups", "readable_revisions", "remedies",
+        "from_old_value", "generated_at", "get", "next", "note", "plan",
+        "groups", "remedies",
         "restore", "restore_note", "save", "source", "steps", "older_versions", "estimate",
     }
 )  # fmt: skip

@@ -32,10 +32,10 @@ def looked(registry: Registry, *words: str, **common: Any) -> Ran:
     return registry.run(*words, *registry.common(places=False, reason=None, **common))
 
 
-def scanned(registry: Registry, *words: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def scanned(registry: Registry, *words: str) -> dict[str, Any]:
     document = json.loads(looked(registry, "scan", *words, "-o", "json").out)
     (finding,) = document["findings"]
-    return finding, document["summary"]
+    return dict(finding)
 
 
 def fixes(text: str) -> set[str]:
@@ -49,10 +49,9 @@ def put_back(registry: Registry, command: str) -> None:
 
 
 def test_a_scan(registry: Registry) -> None:
-    finding, summary = scanned(registry)
+    finding = scanned(registry)
     first = finding["remedies"][0]
     assert first["action"].startswith("Put back revision ")
-    assert (summary["readable_revisions"], summary["readable_revisions_not_sought"]) == (1, 0)
     (told,) = [one for one in finding["evidence"] if one["check"] == "earlier-revision"]
     assert told["result"] == "readable"
     assert registry.paste(first["command"]).code == 0
@@ -113,7 +112,7 @@ def planned(registry: Registry) -> dict[str, Any]:
 @pytest.mark.parametrize("by", ["scan", "plan"])
 def test_after_our_own_deletion_and_its_undo(registry: Registry, by: str) -> None:
     assert registry.undo(str(registry.deleted().path)).code == 0
-    finding, _ = scanned(registry)
+    finding = scanned(registry)
     assert finding["version"] == 1
     command = finding["remedies"][0]["command"] if by == "scan" else planned(registry)["command"]
     put_back(registry, command)
@@ -123,7 +122,7 @@ def test_an_object_that_somebody_made_again_is_not_put_back(registry: Registry) 
     """Neither a scan nor a plan says to put back what may be of another object."""
     registry.etcd.delete(registry.key("shop/broken"))
     registry.put("shop/broken", aescbc(secret("broken"))[:-7])
-    finding, _ = scanned(registry)
+    finding = scanned(registry)
     way = finding["remedies"][0]
     assert way["action"].startswith("Save revision ")
     assert "unknown-uid" in way["note"]
@@ -136,8 +135,7 @@ def test_nothing_is_claimed_that_does_not_read(registry: Registry) -> None:
     registry.put("shop/broken", aescbc(secret("broken"), KEY_2))
     registry.put("shop/broken", CUT)
     registry.etcd.etcdctl("compact", str(registry.etcd.revision() - 1))
-    finding, summary = scanned(registry)
-    assert summary["readable_revisions"] == 0
+    finding = scanned(registry)
     assert not any(remedy["verb"] in {"fix", "save"} for remedy in finding["remedies"])
     unread = looked(registry, "scan", registry.key("shop/broken").decode(), configured=False)
     assert "earlier revision" not in unread.out

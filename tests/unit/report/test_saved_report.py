@@ -55,10 +55,10 @@ def test_json_and_jsonl_say_the_same(files: tuple[Path, Path]) -> None:
     assert one.findings.keys() == {
         b"/registry/secrets/shop/one", b"/registry/secrets/shop/two", b"/registry/secrets/shop/\xff",
     }  # fmt: skip
-    assert one.source.kube_system_uid == two.source.kube_system_uid == "uid-kube-system"
+    assert one.header.source.kube_system_uid == two.header.source.kube_system_uid == "uid-kube-system"
     for report, path in ((one, files[0]), (two, files[1])):
-        assert report.encryption_config is not None
-        assert report.encryption_config.sha256 == CONFIGURATION.sha256
+        assert report.header.encryption_config is not None
+        assert report.header.encryption_config.sha256 == CONFIGURATION.sha256
         assert report.sha256 == f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
         assert report.problems == ()
 
@@ -88,7 +88,7 @@ def test_the_smallest_report(tmp_path: Path) -> None:
     path.write_text(json.dumps(SMALLEST))
     report = load_report(path)
     assert report.findings == {}
-    assert report.encryption_config is None
+    assert report.header.encryption_config is None
     path.write_text(json.dumps(SMALLEST | {"complete": False}))
     assert load_report(path).problems == ("the report is incomplete: it does not say why",)
 

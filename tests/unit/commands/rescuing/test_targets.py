@@ -9,7 +9,8 @@ import pytest
 from etcdfix.commands.rescuing.objects import targets_of_keys, targets_of_report
 from etcdfix.model.errors import ConfigurationError
 from etcdfix.model.storagekey import StorageLayout
-from etcdfix.report.model import Scope
+from etcdfix.report.model import ScanHeader, Scope
+from etcdfix.report.origin import TOOL
 from etcdfix.report.saved_report import ReportedFinding, SavedFindings, SavedReport
 from tests.support.reports import source
 
@@ -28,9 +29,15 @@ WIDGET, MAP = b"/registry/example.com/widgets/shop/w", b"/registry/configmaps/sh
 
 
 def report(findings: dict[bytes, ReportedFinding], prefix: str = "/registry") -> SavedReport:
+    header = ScanHeader(
+        tool=TOOL,
+        generated_at="",
+        source=source(),
+        encryption_config=None,
+        scope=Scope(prefix, [], [], [], None),
+    )
     return SavedReport(
-        path="report.json", sha256="sha256:1", generated_at="", source=source(), encryption_config=None,
-        scope=Scope(prefix, [], [], [], None), findings=cast("SavedFindings", findings), problems=(),
+        path="report.json", sha256="sha256:1", header=header, findings=cast("SavedFindings", findings), problems=(),
     )  # fmt: skip
 
 

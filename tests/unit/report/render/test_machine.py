@@ -42,9 +42,9 @@ FINDING = [
 ]  # fmt: skip
 COUNTS = ["keys", "readable", "stale", "decrypt_failures", "decode_failures", "inconsistent", "undetermined"]
 SUMMARY = [
-    *COUNTS, "groups", "not_objects", "warnings", "readable_until", "doubtful_names",
+    *COUNTS, "groups", "not_objects", "warnings", "readable_until",
     "by_resource", "by_cause", "by_transformer", "kms", "known_findings",
-    "readable_revisions", "readable_revisions_not_sought", "severity", "at_stake", "do_not_restart", "next",
+    "severity", "at_stake", "do_not_restart", "next",
     "key_loss",
 ]  # fmt: skip
 ODD_KEYS = [

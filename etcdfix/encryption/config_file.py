@@ -116,7 +116,7 @@ def decode(raw: bytes) -> Decoded | Problem:
         trouble = (
             f"kind is {_said(kind)} and apiVersion {_said(version)}, where kind EncryptionConfiguration "
         )
-        hint = _VERSION_HINT if kind in {"EncryptionConfiguration", "EncryptionConfig"} else _KIND_HINT
+        hint = _VERSION_HINT if kind in [known for _, known in _KINDS] else _KIND_HINT
         return Problem((), f"{trouble}and apiVersion {_KINDS[0][0]} are expected", hint)
     paths = islice(_unknown_fields(tree, _FIELDS, ()), _NAMED_FIELDS)
     unknown = [Field(str(path[-1]), line_of(raw, path)) for path in paths]
@@ -147,7 +147,8 @@ def _named(fields: Sequence[Field]) -> str:
 def _unknown_fields(value: Any, known: Mapping[str, Any] | None, path: Path) -> Iterator[Path]:
     if isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _unknown_fields(item, known, (*path, index))
+            if isinstance(item, dict):  # no list holds lists, however deep a file has them
+                yield from _unknown_fields(item, known, (*path, index))
     elif isinstance(value, dict) and known is not None:
         for name, member in value.items():
             if name in known:

@@ -205,11 +205,8 @@ def _one_key(given: _GivenKey) -> Iterator[LintFinding]:
 def _weakness(material: bytes) -> str:
     """Say what is not random about a key, "" where nothing is; a random one looks so once in some million."""
     steps = {(after - before) % 256 for before, after in pairwise(material)}
-    half = len(material) // 2
     if len(steps) == 1:
         return "is a run of evenly spaced bytes"
-    if len(material) > 1 and material[:half] * 2 == material:
-        return "is one half twice"
     if all(0x20 <= byte < 0x7F for byte in material):
         return "is text"
     return "has few different bytes" if 2 * len(set(material)) <= len(material) else ""

@@ -21,16 +21,16 @@ from etcdfix.copies.finder import Finder, Named, OtherHistory
 from etcdfix.copies.log import Log
 from etcdfix.copies.model import Sameness
 from etcdfix.copies.search import Places, open_finders, problems_of
-from etcdfix.decoding.kubeobject import ObjectReader
 from etcdfix.encryption.bootstrap import RecoveredFile, ServerToken, Stage
 from etcdfix.encryption.config import parse_configuration, recovered_file
 from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.examine.all import Progress, no_progress
 from etcdfix.examine.one import Examiner
-from etcdfix.model.errors import ConfigurationError, DecodeError, EndedEarly, SourceError
+from etcdfix.model.errors import ConfigurationError, EndedEarly, SourceError
 from etcdfix.model.model import ClusterIdentity
 from etcdfix.model.storagekey import display
 from etcdfix.remediation.audit.record import Operator
+from etcdfix.remediation.checks.key import read_nodes
 from etcdfix.remediation.key_files import KeyFile, save_key_files
 from etcdfix.report.configurations import FileRecord
 from etcdfix.report.encryption import EncryptionTryReport, Opened
@@ -191,23 +191,15 @@ def _notes_on(finders: Iterable[Finder]) -> Iterator[str]:
 
 def _read_nodes(source: Source, examiner: Examiner) -> tuple[list[NodeConfiguration], int]:
     """Return what each Node says of the configuration of its server, and how many could not be read."""
-    reader = ObjectReader(examiner.decoder)
-    prefix = examiner.layout.path("minions/")
     said: list[NodeConfiguration] = []
     unread = 0
-    for stored in source.current(prefix):
-        plaintext = examiner.plaintext(examiner.examine(stored))
-        try:
-            node = reader.builtin(plaintext, "", "Node").value if plaintext is not None else None
-        except DecodeError:
-            node = None
+    for name_of_node, node in read_nodes(source, examiner):
         unread += node is None
         annotations = ((node or {}).get("metadata") or {}).get("annotations") or {}
         for name in _ANNOTATIONS:
             stage = Stage.parse(str(annotations.get(name) or "").encode(errors="replace"))
             if stage is not None:
-                node_name = display(stored.key.removeprefix(prefix))
-                said.append(NodeConfiguration(node_name, stage.name, stage.sha256))
+                said.append(NodeConfiguration(display(name_of_node), stage.name, stage.sha256))
     return said, unread
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
 
 from etcdfix.decoding.kubeobject import ObjectReader
 from etcdfix.examine.one import Examiner
@@ -197,7 +198,6 @@ def unknown_cluster(present: Present, change: Change) -> Said:
 MOST_SKEW: Final = 3
 """A kubelet may be this many minors older than the API servers."""
 
-_NODES: Final = b"minions/"
 _KUBELET: Final = re.compile(r"v1\.([0-9]{1,4})(?:[.+-].*)?")
 
 
@@ -206,21 +206,20 @@ def newest_kubelet(source: Source, examiner: Examiner) -> int | None:
 
     Raises SourceError.
     """
-    reader = ObjectReader(examiner.decoder)
-    minors = []
-    for stored in source.current(examiner.layout.path(_NODES)):
-        plaintext = examiner.plaintext(examiner.examine(stored))
-        if plaintext is None:
-            continue
-        try:
-            node = reader.builtin(plaintext, "", "Node").value
-        except DecodeError:
-            continue
-        # As Go holds it: each of these is there, whatever was stored.
-        match = _KUBELET.fullmatch(node["status"]["nodeInfo"]["kubeletVersion"])
-        if match is not None:
-            minors.append(int(match.group(1)))
-    return max(minors, default=None)
+    nodes = (node for _, node in read_nodes(source, examiner) if node is not None)
+    # As Go holds it: each of these is there, whatever was stored.
+    found = (_KUBELET.fullmatch(node["status"]["nodeInfo"]["kubeletVersion"]) for node in nodes)
+    return max((int(match[1]) for match in found if match is not None), default=None)
+
+
+def read_nodes(source: Source, examiner: Examiner) -> Iterator[tuple[bytes, Any]]:
+    """Yield the name of each stored Node, and the object; None where it cannot be read. Raises SourceError."""
+    reader, prefix = ObjectReader(examiner.decoder), examiner.layout.path("minions/")
+    for stored in source.current(prefix):
+        plaintext, node = examiner.plaintext(examiner.examine(stored)), None
+        with suppress(DecodeError):
+            node = reader.builtin(plaintext, "", "Node").value if plaintext is not None else None
+        yield stored.key.removeprefix(prefix), node
 
 
 def misfit(named: str, newest: int) -> RefusedByRule | None:

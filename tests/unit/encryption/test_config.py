@@ -247,6 +247,11 @@ def test_many_entries_are_checked_in_reasonable_time() -> None:
         ('{"kind": null, "apiVersion": ["v1"]}', "kind is missing and apiVersion no text"),
         (f"kind: {KEY}", "kind is <44 bytes withheld>"),
         ("[]", "kind is missing"),
+        ('{"kind": ["x"], "apiVersion": {}}', "kind is no text and apiVersion no text"),
+        (
+            f"apiVersion: v1\nkind: EncryptionConfig\nresources: {'[' * 5000}{']' * 5000}",
+            "expected object, got array",
+        ),
         (
             '{"apiVersion": "v1", "kind": "EncryptionConfig",\n"resources": [{"resources": 5}]}',
             "line 2, resources[0].resources: expected array, got int",

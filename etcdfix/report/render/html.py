@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from etcdfix.report.document import Document, Facts, Kind, Node, Prose, Section, Steps, Table, Tree
+from etcdfix.report.document import Document, Facts, Kind, Prose, Section, Steps, Table, Tree
 from etcdfix.report.render.rows import ShownRows
 from etcdfix.report.render.text import cell_text, headline_of
 from etcdfix.text.commands import RunOptions
@@ -58,82 +58,69 @@ def page(document: Document, run: RunOptions, origin: Sequence[str] = ()) -> str
 
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
+        trim_blocks=True, lstrip_blocks=True, finalize=_safe,
     )  # fmt: skip
+    environment.filters["line"] = lambda command: command.line(run)
     style, script = ((_TEMPLATES / name).read_text("utf-8") for name in ("page.css", "page.js"))
-    written = _Written(run)
     about = [*(value for name, value in document.about.facts if name != _MORE), *origin]
     what_to_do_first = sorted(document.sections, key=lambda section: not isinstance(section, Steps))
-    sections = [shown for section in what_to_do_first if (shown := written.section(section))["content"]]
-    untitled = next((shown for shown in sections if not shown["title"]), {})
-    untitled["title"] = "What was found"
     return environment.get_template("page.html").render(
         style=style,
         script=script,
         policy=f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
         "base-uri 'none'; form-action 'none'",
-        state=document.status.state.value,
-        headline=safe_text(headline_of(document)),
+        headline=headline_of(document),
         tone=_TONES.get(document.status.state, "unknown"),
-        about=[*dict.fromkeys(safe_text(value) for value in about if value)],
+        about=[*dict.fromkeys(filter(None, about))],
         breaks_now=_BREAKS_NOW,
-        stakes=[safe_text(line) for line in document.stakes],
-        next=written.step(document.next) if document.next is not None else None,
-        sections=sections,
+        document=document,
+        sections=[
+            (type(section).__name__, section, content)
+            for section in what_to_do_first
+            if (content := _content(section, run))
+        ],
     )
+
+
+def _safe(value: Any) -> Any:
+    """Return what is written into the page, safe to show; markup is our own."""
+    return safe_text(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def _digest(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-class _Written:
-    """Sections as the template takes them: safe text, commands as lines."""
+def _content(section: Section, run: RunOptions) -> Any:
+    """Return what stands in a section, as the template takes it; nothing for an empty one."""
+    match section:
+        case Facts():
+            return [fact for fact in section.facts if fact[1] and fact[0] != _MORE]
+        case Steps():
+            return section.steps
+        case Prose():
+            return section.paragraphs
+        case Tree():
+            return section.nodes
+        case Table():
+            return _table(section, run) if section.rows else None
 
-    def __init__(self, run: RunOptions) -> None:
-        self._run = run
 
-    def step(self, step: Any) -> tuple[str, str, str]:
-        return safe_text(step.action), safe_text(step.command.line(self._run)), safe_text(step.note)
-
-    def section(self, section: Section) -> dict[str, Any]:
-        """Return the kind of a section, and its lines, steps, nodes or rows."""
-        kind, content = type(section).__name__.lower(), list[Any]()
-        match section:
-            case Facts():
-                facts = [fact for fact in section.facts if fact[1] and fact[0] != _MORE]
-                content = [(safe_text(name), safe_text(value)) for name, value in facts]
-            case Steps():
-                content = [self.step(step) for step in section.steps]
-            case Prose():
-                kind = "verbatim" if section.verbatim else kind
-                content = [safe_text(text) for text in section.paragraphs]
-            case Tree():
-                content = [self._node(node) for node in section.nodes]
-        more = self._table(section) if isinstance(section, Table) else {"content": content}
-        return {"kind": kind, "title": safe_text(section.title), "wide": section.wide, **more}
-
-    def _node(self, node: Node) -> tuple[str, list[Any]]:
-        return safe_text(node.text), [self._node(child) for child in node.children]
-
-    def _table(self, table: Table) -> dict[str, Any]:
-        rows = table.rows[:MOST_ROWS]
-        left = (table.total or len(table.rows)) - len(rows)
-        # A page may be wider than the screen: what names the row stands first.
-        order = sorted(
-            range(len(table.columns)),
-            key=lambda at: table.columns[at].kind is not Kind.KEY or table.columns[at].wide,
-        )
-        columns = [table.columns[at] for at in order]
-        styles = [_STYLES.get(column.kind, "fold" if column.folds else "") for column in columns]
-        return {
-            "columns": [(column.name, style) for column, style in zip(columns, styles, strict=True)],
-            "content": [
-                [
-                    (style, cell_text(row[at], self._run, _LONGEST_CELL))
-                    for style, at in zip(styles, order, strict=True)
-                ]
-                for row in rows
-            ],
-            "more": f"and {counted(left, f'more {table.noun}')}: -o json has all" if left > 0 else "",
-        }
+def _table(table: Table, run: RunOptions) -> dict[str, Any]:
+    rows = table.rows[:MOST_ROWS]
+    left = (table.total or len(table.rows)) - len(rows)
+    # A page may be wider than the screen: what names the row stands first.
+    order = sorted(
+        range(len(table.columns)),
+        key=lambda at: table.columns[at].kind is not Kind.KEY or table.columns[at].wide,
+    )
+    columns = [table.columns[at] for at in order]
+    styles = [_STYLES.get(column.kind, "fold" if column.folds else "") for column in columns]
+    return {
+        "columns": [(column.name, style) for column, style in zip(columns, styles, strict=True)],
+        "rows": [
+            [(style, cell_text(row[at], run, _LONGEST_CELL)) for style, at in zip(styles, order, strict=True)]
+            for row in rows
+        ],
+        "more": f"and {counted(left, f'more {table.noun}')}: -o json has all" if left > 0 else "",
+    }

@@ -191,25 +191,14 @@ def test_gzip_with_a_wrong_checksum_keeps_everything(tmp_path: Path, image: byte
 def test_gzip_that_cannot_be_read_further(
     tmp_path: Path, image: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "file.db"
-    path.write_bytes(gzip.compress(image, 0))
-    real = dbfile._open_regular
+    pieces = iter([gzip.GzipFile.read1] * 5)
+    error = raising(OSError(errno.EIO, "Input/output error"))
 
-    def broken(path: Path) -> SimpleNamespace:
-        file = real(path)
+    def read(file: gzip.GzipFile, size: int) -> bytes:
+        return next(pieces, error)(file, size)
 
-        def read(size: int) -> bytes:
-            if file.tell() >= 100_000:
-                raise OSError(errno.EIO, "Input/output error")
-            return file.read(min(size, 100_000))
-
-        return SimpleNamespace(
-            read=read, fileno=file.fileno, seek=file.seek, tell=file.tell, close=file.close
-        )
-
-    monkeypatch.setattr(dbfile, "_open_regular", broken)
-    file = DatabaseFile(path)
-    OPEN.callback(file.close)
+    monkeypatch.setattr(gzip.GzipFile, "read1", read)
+    file = opened(tmp_path, gzip.compress(image))
     assert file.problems[0] == "file.db: the gzip data cannot be read further: Input/output error"
     assert image.startswith(file.image[:])
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from etcdfix.model.errors import SourceError
@@ -292,37 +293,18 @@ def test_temporary_files_have_no_name(tmp_path: Path, monkeypatch: pytest.Monkey
 KEY = b"/registry/secrets/shop/db"
 
 
-CASES = [
-    StoredValue(KEY, b"value", 5, 3, 2, 0),
-    StoredValue(KEY, b"v" * 127, 127, 127, 127, 0),
-    StoredValue(KEY, b"v" * 128, 128, 128, 128, 7),
-    StoredValue(KEY, b"v" * 16384, 16384, 16383, 16384, 2**62 + 5),
-    StoredValue(KEY, b"v" * 2_097_152, 2**21, 2**21, 2**21 + 9, 0),
-    StoredValue(KEY, b"v", 2**28, 2**28 - 1, 1, 0),
-    StoredValue(KEY, b"v", 2**28 + 7, 2**35, 2**40, 2**63 - 1),
-    StoredValue(b"k" * 127, b"v", 2, 2, 1, 1),
-    StoredValue(b"k" * 128, b"v", 2, 2, 1, 0),
-    StoredValue(b"k" * 16383, b"v", 2, 2, 1, 0),
-    StoredValue(b"k" * 16384, b"v", 2, 2, 1, 0),
-    StoredValue(KEY, b"", 2, 2, 1, 0),
-    StoredValue(KEY, b"", 0, 0, 0, 0),
-]
-
-
-def encoded(stored: StoredValue) -> bytes:
-    return key_value(
-        stored.key,
-        stored.value,
-        mod=stored.mod_revision,
-        create=stored.create_revision,
-        version=stored.version,
-        lease=stored.lease,
-    )
-
-
-@pytest.mark.parametrize("stored", CASES)
+@pytest.mark.parametrize(
+    "stored",
+    [
+        StoredValue(KEY, b"value", 5, 3, 2, 0),
+        StoredValue(KEY, b"v" * 2_097_152, 2**28 + 7, 2**35, 2**40, 2**63 - 1),
+        StoredValue(b"k" * 16384, b"", 0, 0, 0, 0),
+    ],
+)
 def test_the_reader_agrees_with_the_writer(stored: StoredValue) -> None:
-    assert parse_key_value(encoded(stored)) == stored
+    key, value, mod, create, version, lease = msgspec.structs.astuple(stored)
+    data = key_value(key, value, mod=mod, create=create, version=version, lease=lease)
+    assert parse_key_value(data) == stored
 
 
 def test_any_field_order_and_unknown_fields() -> None:
@@ -345,18 +327,7 @@ def test_any_field_order_and_unknown_fields() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [
-        b"\x0a",
-        b"\x0a\x05abc",
-        b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
-        b"\x08\x01",
-        b"\x0a\x01k\x12\x01x",
-        b"\x0a\x01k\x2d1234",
-        b"\x00\x00",
-        b"\xfa\xff\xff\xff\x7f\x00",
-        b"\x7b",
-        b"\x79\x00",
-    ],
+    [b"\x0a", b"\x0a\x05abc", b"\x08\x01", b"\x0a\x01k\x12\x01x", b"\x0a\x01k\x2d1234", b"\x00\x00", b"\x7b"],
 )
 def test_what_etcd_would_refuse_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"no key-value record|of another type"):

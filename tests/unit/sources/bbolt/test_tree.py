@@ -381,13 +381,10 @@ def test_what_is_whole_of_a_cut_file(tmp_path: Path) -> None:
 
 
 def test_the_newest_that_is_there(tmp_path: Path) -> None:
-    """Leaf pages may lie in any order, and free ones between them."""
     first = [put(number + 1, b"/registry/a", b"%d" % number * 900) for number in range(4)]
     later = [put(9, b"/registry/a", b"new" * 900), delete(10, b"/registry/b"), put(11, b"/registry/c", b"c")]
-    data = bytearray(database(sorted([*first, put(5, b"/registry/b", b"b" * 3000), *later])))
-    pages = [data[at : at + PAGE] for at in range(0, len(data), PAGE)]
     path = tmp_path / "file.db"
-    path.write_bytes(b"".join(pages))
+    path.write_bytes(database(sorted([*first, put(5, b"/registry/b", b"b" * 3000), *later])))
     with SnapshotSource(path, salvage=True) as source:
         found = {stored.key: stored.mod_revision for stored in source.current(b"")}
         assert found == {b"/registry/a": 9, b"/registry/c": 11}
@@ -477,13 +474,9 @@ def test_a_scan_of_the_wreck(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
     assert document["complete"] is False
     assert SALVAGE_NOTE in document["incomplete_reasons"]
     assert document["summary"]["keys"] > 0
-    assert "; salvaged" in document["source"].get("integrity", "; salvaged")
-    commands = " ".join(
-        remedy["command"] for finding in document["findings"] for remedy in finding["remedies"]
-    )
-    assert "--salvage" not in " ".join(
-        word for word in commands.split("etcdfix ") if word.startswith("delete")
-    )
+    assert "; salvaged" in document["source"]["integrity"]
+    commands = [remedy["command"] for finding in document["findings"] for remedy in finding["remedies"]]
+    assert not [command for command in commands if "--salvage" in command and "etcdfix delete" in command]
     capfd.readouterr()
 
 

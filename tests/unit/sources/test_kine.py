@@ -408,20 +408,6 @@ def test_a_compaction_that_cannot_be(written: Path, said: str, kept: int) -> Non
     assert (table.compacted, bool(table.faults)) == (kept, said != "'x'")
 
 
-def test_a_damaged_page_is_found(written: Path) -> None:
-    writer = KineWriter(written)
-    for number in range(200):
-        writer.put(b"/registry/pods/p%d" % number, b"x" * 900)
-    writer.close()
-    content = bytearray(written.read_bytes())
-    content[4096 * 20 : 4096 * 20 + 200] = b"\xff" * 200
-    written.write_bytes(content)
-    table = table_of(written)
-    assert table.faults
-    with pytest.raises(SourceError, match="malformed"):
-        list(table.all_rows())
-
-
 def behind_the_back_of_its_indexes(path: Path, *statements: str) -> Path:
     connection = sqlite3.connect(path, isolation_level=None)
     indexes = connection.execute("SELECT * FROM sqlite_master WHERE type = 'index'").fetchall()

@@ -26,6 +26,7 @@ from etcdfix.report.document import (
     why_incomplete,
     wide_table,
 )
+from etcdfix.report.encryption import EncryptionKey
 from etcdfix.report.impact import Impact
 from etcdfix.report.model import Finding, Remedy, SourcedReport
 from etcdfix.text.words import counted, fit
@@ -175,17 +176,13 @@ class KeyAttempt(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
-class Siblings(msgspec.Struct, frozen=True, kw_only=True):
+class Siblings(EncryptionKey, kw_only=True):
     """The values of the same resource under one encryption key that the value counts under, itself counted too.
 
     ``damaged`` of the failed are proven to be. ``doubt`` is what the numbers say: ``none``, or why it is probably the
     encryption key, not the value.
     """
 
-    rule: str
-    transformer: str
-    key_fingerprint: str | None
-    kms_key_id_sha256: str | None
     opened: int
     failed: int
     damaged: int

@@ -19,6 +19,7 @@ from etcdfix.model.errors import EndedEarly, SourceError
 from etcdfix.model.model import Attempt, FailureReason, ValuePart
 from etcdfix.model.providers import IDENTITY
 from etcdfix.model.storagekey import StorageCodec
+from etcdfix.report.encryption import key_fields
 from etcdfix.report.explain import AttemptResult, KeyAttempt, LayoutBase, LayoutPart, Siblings
 from etcdfix.report.finding import finding_from
 from etcdfix.sources.base import Source
@@ -175,12 +176,8 @@ class SiblingValues:
         """Yield what the values under each of its encryption keys came to; once all were taken."""
         for name in self._first.encryption_keys:
             counts = self._counter.of(name)
-            digest = name.key if name.key.startswith("sha256:") else None
             yield Siblings(
-                rule=name.rule,
-                transformer=name.transformer,
-                key_fingerprint=name.key if name.key and digest is None else None,
-                kms_key_id_sha256=digest,
+                **key_fields(name),
                 opened=counts.opened,
                 failed=counts.failed,
                 damaged=counts.damaged,

@@ -24,6 +24,9 @@ GONE: Final = tuple(
         *(f"stages[{stage}].resources" for stage in ("unreadable", "pods", "rest", "namespace")),
         "told.apiVersion", "told.complete", "told.encryption_config", "told.finding", "told.kind",
         "told.source", "told.ruled_out", "reached_end", "when_served", "later", "warnings", "undetermined", "cycles",
+        "stripped", "undetermined_elsewhere", "unreadable_elsewhere", "secret.type", "contents[].aggregated",
+        "contents[].served", "contents[].unreadable", "groups[].group", "groups[].resource", "users[].role",
+        "users[].stops",
         "missing_apis", "elsewhere", "elsewhere_count", "unavailable_apis", "unknown_apis", "left_behind",
         "stages[namespace]",
     )

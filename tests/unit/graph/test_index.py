@@ -50,19 +50,13 @@ def the_guess(index: ImpactIndex, dependent: str) -> tuple[str, bool]:
 
 
 def test_the_namespace_of_each_dependent_counts(cluster: Cluster) -> None:
+    known = cluster.add("v1", "ConfigMap", "w", "any")
     key = cluster.add("example.com/v1", "Widget", "w", "one")
     pods = {namespace: cluster.pod("p", namespace, owners=(WIDGET,)) for namespace in ("any", "one", "zoo")}
     index = cluster.index()
     assert the_guess(index, pods["one"]) == (key, True)
     assert the_guess(index, pods["any"]) == the_guess(index, pods["zoo"]) == ("", False)
-
-
-def test_an_object_of_a_known_kind_is_not_taken_for_one_of_an_unknown_kind(cluster: Cluster) -> None:
-    key = cluster.add("v1", "ConfigMap", "w", "shop")
-    pod = cluster.pod("p", owners=(WIDGET,))
-    index = cluster.index()
-    assert the_guess(index, pod) == ("", False)
-    assert index.dependents(node_of(index, key), "uid-w") == []
+    assert index.dependents(node_of(index, known), "uid-w") == []  # of a known kind
 
 
 def test_a_uid_from_elsewhere_finds_those_that_state_it(cluster: Cluster) -> None:
@@ -113,13 +107,6 @@ def test_by_name_goes_only_what_has_no_uid_of_its_own(cluster: Cluster) -> None:
     assert the_guess(cluster.index(), pod) == ("", False)
 
 
-def test_a_uid_that_belongs_to_something_else_rules_a_name_out(cluster: Cluster) -> None:
-    cluster.break_("/registry/example.com/widgets/shop/w")
-    cluster.add("v1", "ConfigMap", "c", "shop", uid="uid-w")
-    pod = cluster.pod("p", owners=(WIDGET,))
-    assert the_guess(cluster.index(), pod) == ("", False)
-
-
 @pytest.mark.parametrize("name", ["other/w", "../shop/w", "", "\ud800"])
 def test_a_name_does_not_lead_into_another_namespace(cluster: Cluster, name: str) -> None:
     cluster.define("example.net", "Gizmo")
@@ -129,13 +116,21 @@ def test_a_name_does_not_lead_into_another_namespace(cluster: Cluster, name: str
     assert the_guess(cluster.index(), dependent) == ("", False)
 
 
-def test_nobody_is_found_in_the_core_group_or_among_readable_kinds(cluster: Cluster) -> None:
+def test_nobody_is_found_in_the_core_group_among_readable_kinds_or_under_another_uid(
+    cluster: Cluster,
+) -> None:
     cluster.define("example.com", "Widget")
-    cluster.break_("/registry/example.com/widgets/shop/w")
-    cluster.break_("/registry/things/shop/w")
+    cluster.add("v1", "ConfigMap", "c", "shop", uid="uid-of-another")
+    for path in ("example.com/widgets", "example.com/gizmos", "things"):
+        cluster.break_(f"/registry/{path}/shop/w")
+    references = (
+        ("Gadget", "example.com/v1", "u"),
+        ("Thing", "v1", "u"),
+        ("Gizmo", "example.com/v1", "uid-of-another"),
+    )
     pods = [
-        cluster.pod("p", owners=(owner("Gadget", "w", api_version="example.com/v1"),)),
-        cluster.pod("q", owners=(owner("Thing", "w", api_version="v1"),)),
+        cluster.pod(kind.lower(), owners=(owner(kind, "w", api_version=version, uid=uid),))
+        for kind, version, uid in references
     ]
     index = cluster.index()
     assert {the_guess(index, pod) for pod in pods} == {("", False)}

@@ -14,7 +14,7 @@ from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine.one import Examiner
 from etcdfix.graph.assess import users_of
 from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.uses import NODE_FIELD, POD_CARRIERS
+from etcdfix.graph.uses import POD_CARRIERS
 from etcdfix.model.model import Outcome
 from etcdfix.model.storagekey import StorageCodec, StorageLayout
 from etcdfix.sources.snapshot import SnapshotSource
@@ -69,30 +69,16 @@ POD_SPEC: dict[str, Any] = {
     ],
 }
 # Target below the storage prefix, optional.
+_OPTIONAL = ("secrets/shop/env", "secrets/shop/vol", "configmaps/shop/cm-from", "configmaps/shop/cm-proj")
+_SECRETS_OF_PODS = "pull env init debug vol proj azure cephfs cinder flex rbd scaleio iscsi storageos csi"
 POD_USES = {
-    ("serviceaccounts/shop/robot", False),
-    ("minions/n1", False),
-    ("secrets/shop/pull", False),
-    ("secrets/shop/env", True),
-    ("configmaps/shop/cm-env", False),
-    ("secrets/shop/init", False),
-    ("secrets/shop/debug", False),
-    ("configmaps/shop/cm-from", True),
-    ("secrets/shop/vol", True),
-    ("configmaps/shop/cm-vol", False),
-    ("secrets/shop/proj", False),
-    ("configmaps/shop/cm-proj", True),
-    ("secrets/shop/azure", False),
-    ("secrets/shop/cephfs", False),
-    ("secrets/shop/cinder", False),
-    ("secrets/shop/flex", False),
-    ("secrets/shop/rbd", False),
-    ("secrets/shop/scaleio", False),
-    ("secrets/shop/iscsi", False),
-    ("secrets/shop/storageos", False),
-    ("secrets/shop/csi", False),
-    ("persistentvolumeclaims/shop/claim", False),
-}
+    (target, target in _OPTIONAL)
+    for target in (
+        "serviceaccounts/shop/robot", "minions/n1", "persistentvolumeclaims/shop/claim",
+        *(f"secrets/shop/{name}" for name in _SECRETS_OF_PODS.split()),
+        *(f"configmaps/shop/cm-{name}" for name in ("env", "from", "vol", "proj")),
+    )
+}  # fmt: skip
 VERSIONS = {"": "v1", "apps": "apps/v1", "batch": "batch/v1"}
 
 
@@ -113,18 +99,6 @@ def test_every_field_of_a_pod_spec_in_every_carrier(cluster: Cluster, place: tup
     group, kind = place
     key = cluster.add(VERSIONS[group], kind, "x", "shop", **nested(POD_CARRIERS[place], POD_SPEC))
     assert uses(cluster, key) == POD_USES
-
-
-def test_replicas_share_their_references_and_keep_their_nodes(cluster: Cluster) -> None:
-    keys = [cluster.pod(f"p{n}", spec={**POD_SPEC, "nodeName": f"n{n}"}) for n in range(3)]
-    cluster.pod("stranger", "other", spec=POD_SPEC)
-    index = cluster.index()
-    users = {index.ref(e.source).name for e in index.users(node_of(index, "/registry/secrets/shop/env"))}
-    assert users == {"p0", "p1", "p2"}
-    for number, key in enumerate(keys):
-        nodes = [e for e in index.uses(node_of(index, key)) if e.use.path == NODE_FIELD]
-        assert [index.keys[e.target] for e in nodes] == [b"minions/n%d" % number]
-        assert len(list(index.uses(node_of(index, key)))) == len(POD_USES)
 
 
 def test_generic_ephemeral_volumes(cluster: Cluster) -> None:

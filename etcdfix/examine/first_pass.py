@@ -132,12 +132,10 @@ class _Setup(NamedTuple):
 
     prefix: str
     kubernetes_minor: int | None
-    assumed_release: str
     rules: tuple[ResourceRule, ...] | None
     asks_plugins: bool
     names: frozenset[str]
     custom_resources: Mapping[tuple[str, str], CustomResourceInfo]
-    unreadable_crds: Sequence[tuple[str, str]]
     aggregated_groups: frozenset[str]
     extractor: tuple[str, bytes] | None
 
@@ -284,12 +282,10 @@ class FirstPass:
         return _Setup(
             examiner.layout.prefix,
             self._reading.kubernetes_minor,
-            examiner.assumed_release,
             None if configuration is None else configuration.rules,
             examiner.plugins is not None,
             examiner.names,
             readers.custom_resources,
-            readers.unreadable_crds,
             frozenset(readers.aggregated_groups),
             None if self._extracted is None else self._extracted.made_by,
         )
@@ -358,16 +354,14 @@ class _Worker:
             absent: PluginFor = lambda _provider: _AbsentPlugin(self)  # noqa: E731 - one for each provider
             plugin_for = absent if setup.asks_plugins else no_plugin
             transformers = Transformers.from_configuration(configuration, plugin_for)
+        minor = setup.kubernetes_minor
+        release = f"1.{minor}" if minor else ""
         self._examiner = Examiner(
-            StorageLayout(setup.prefix),
-            transformers,
-            Decoder(setup.kubernetes_minor),
-            assumed_release=setup.assumed_release,
+            StorageLayout(setup.prefix), transformers, Decoder(minor), assumed_release=release
         )
         self._examiner.know_names(setup.names)
         readers = self._examiner.readers
         readers.custom_resources = dict(setup.custom_resources)
-        readers.unreadable_crds = list(setup.unreadable_crds)
         readers.aggregated_groups = set(setup.aggregated_groups)
         self._extractor: Extractor[Any] | None = (
             None if setup.extractor is None else _extractor_of(self._examiner, *setup.extractor)

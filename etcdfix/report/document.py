@@ -117,10 +117,8 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 def wide_table(title: str, names: Sequence[str], rows: Sequence[Sequence[Cell]], noun: str = "row") -> Table:
     """Return a table for ``-o wide`` and a page; its columns fold, but for keys and names of resources."""
-    keys = {"KEY", "EXAMPLE"}
-    columns = [
-        Column(name, Kind.KEY) if name in keys else Column(name, folds=name != "RESOURCE") for name in names
-    ]
+    whole = {"KEY", "EXAMPLE", "RESOURCE"}
+    columns = [Column(name, Kind.KEY) if name in whole else Column(name, folds=True) for name in names]
     return Table(title=title, columns=columns, rows=rows, noun=noun, wide=True)
 
 

@@ -138,8 +138,6 @@ def _verb(failed: int, inconsistent: int, bad: int) -> str:
 
 _ROWS: Final = 10
 """So many groups stand on the first screen."""
-_WARNED: Final = 5
-"""So many warnings stand there where nothing is wrong."""
 _LONG: Final = 10
 """A scan of fewer seconds does not say how many."""
 _MOST_OF_A_REASON: Final = 58
@@ -263,7 +261,6 @@ def _wide_cells(group: FindingGroup) -> tuple[str, Command | None, str]:
 def _wide_sections(report: ScanReport) -> Iterator[Section]:
     """Yield what stands in -o wide and in a page alone."""
     summary = report.summary
-    only_warnings = not summary.groups
     for lost in summary.key_loss:
         what = f"{lost.failures} of {counted(lost.of, 'value')}"
         yield Steps(
@@ -272,14 +269,13 @@ def _wide_sections(report: ScanReport) -> Iterator[Section]:
             wide=True,
         )
     yield Table(
-        title="" if only_warnings else "Keys",
+        title="Keys" if summary.groups else "",
         columns=_KEYS,
         rows=[_key_row(finding) for finding in report.findings],
         total=summary.warnings + sum(group.count for group in summary.groups),
         noun="key",
         truncated=_TRUNCATED,
-        brief=_WARNED,
-        wide=not only_warnings,
+        wide=bool(summary.groups),
     )
     resources = [
         (str(GroupResource(one.group, one.resource)), *(getattr(one, name) or None for name in _COUNTED))

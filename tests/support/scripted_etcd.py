@@ -142,6 +142,7 @@ class ScriptedEtcd(Stopping):
         cluster_id: int = 0xC1,
         learner: bool = False,
         version: str = "3.6.8",
+        size: int = 4096,
         credentials: Any = None,
         errors: tuple[str, ...] = (),
     ) -> None:
@@ -157,6 +158,7 @@ class ScriptedEtcd(Stopping):
         self.in_order = True
         self._learner = learner
         self._version = version
+        self._size = size
         self._errors = errors
         self._grpc = grpc
         self._threads = ThreadPoolExecutor(max_workers=8)
@@ -251,7 +253,7 @@ class ScriptedEtcd(Stopping):
                 header=self._header(),
                 version=self._version,
                 isLearner=self._learner,
-                dbSize=4096,
+                dbSize=self._size,
                 errors=self._errors,
             )
         elif path == AUTHENTICATE.path:

@@ -51,6 +51,7 @@ CASES: dict[str, tuple[list[Any], dict[str, Any], bool]] = {
     "one without a leader": ([NO_LEADER], {}, False),
     "one that answers too late": ([TIMED_OUT], {}, False),
     "a learner": (OTHER, {"learner": True}, False),
+    "a large one": (OTHER, {"size": 3 << 30}, False),
     "another release": (OTHER, {"version": "3.5.1"}, False),
     "the same member at two addresses": ([told(2, 1)], {}, False),
 }

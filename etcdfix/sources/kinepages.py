@@ -37,7 +37,10 @@ def open_unchanging(copy: Path) -> sqlite3.Connection:
         # The file may come from anywhere: nothing in its schema is to be run.
         connection.execute("PRAGMA trusted_schema=OFF")
         connection.execute("PRAGMA cell_size_check=ON")
-        connection.execute("PRAGMA schema_version").fetchone()
+        connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+    except UnicodeDecodeError as exc:  # what SQLite says of it quotes bytes that are no text
+        connection.close()
+        raise sqlite3.DatabaseError("malformed database schema") from exc
     except BaseException:
         connection.close()
         raise

@@ -124,13 +124,17 @@ class KineTable:
                 f"its {COMPACT_ROW.decode()} names revision {self.compacted}, and the newest is {self.newest}"
             )
             self.compacted = min(max(self.compacted, 0), self.newest)
-        lost = self._lost_rows()
+        try:
+            lost = self._lost_rows()
+            nameless = self._number("SELECT COUNT(*) FROM kine WHERE typeof(name) != 'text'")
+        except SourceError as exc:  # what can be read is read all the same
+            self.faults.append(str(exc.__cause__))
+            return
         if lost > 0:
             self.faults.append(
                 f"{counted(lost, 'row')} after revision {self.compacted} {'is' if lost == 1 else 'are'} not in the "
                 "table, where kine leaves no gap: SQLite may have been made to recover a damaged file"
             )
-        nameless = self._number("SELECT COUNT(*) FROM kine WHERE typeof(name) != 'text'")
         if nameless:
             self.faults.append(f"{counted(nameless, 'row')} whose name is no text: left out")
 

@@ -100,7 +100,7 @@ class SQLiteCopy(Closing):
                 self._check_pages(copy, seen)
                 unless_whole.pop_all()
             except sqlite3.Error as exc:
-                if exc.sqlite_errorcode == sqlite3.SQLITE_FULL:
+                if getattr(exc, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL:
                     raise self._no_room(exc) from exc
                 if os.path.lexists(f"{self._real}{_LOG}"):
                     self._require_own_log(copy, str(exc))

@@ -97,10 +97,12 @@ class _MessagePlan:
 
 
 class _FieldPlan:
-    __slots__ = ("field", "how", "message", "narrow", "number", "repeated", "wire_type")
+    __slots__ = ("field", "how", "message", "narrow", "number", "out_of_date", "repeated", "wire_type")
 
     def __init__(self, field: Field, owner: MessageType, plans: _Plans) -> None:
         self.field = field
+        # Of all releases together: newer ones pass over whatever has its number.
+        self.out_of_date = plans.of_all and field.until < max(other.until for other in owner.fields)
         self.number = field.number
         self.repeated = field.label == "repeated"
         self.message: _MessagePlan | None = None
@@ -125,6 +127,7 @@ class _Plans(dict[str, _MessagePlan]):
     def __init__(self, schema: Schema) -> None:
         super().__init__()
         self._schema = schema
+        self.of_all = schema.kubernetes_minor is None
 
     def __missing__(self, name: str) -> _MessagePlan:
         plan = self[name] = _MessagePlan(self._schema.message(name), self)
@@ -185,13 +188,16 @@ class _MessageFrame(_Frame):
             if number <= 0:
                 raise Refused(f"proto: {self.plan.go_name}: illegal tag {number} (wire type {tag})")
             plan = fields.get(number)
-            if plan is None:
+            fits = plan is not None and (
+                wire_type == plan.wire_type or (plan.how == _VARINT and plan.repeated and wire_type == 2)
+            )
+            if plan is None or (plan.out_of_date and not fits):
                 pos = skip_field(data, at, end, end)
                 walk.skipped(number, at)
                 continue
             self.inside = plan
             how = plan.how
-            if wire_type != plan.wire_type and not (how == _VARINT and plan.repeated and wire_type == 2):
+            if not fits:
                 raise Refused(f"proto: wrong wireType = {wire_type} for field {plan.field.go_name}")
             if how == _BYTES:
                 pos, post = _bounds(data, pos, self.start, end)

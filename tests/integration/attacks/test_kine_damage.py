@@ -55,6 +55,24 @@ def told_of(path: Path) -> tuple[set[bytes], list[str], list[str]]:
         return keys, source.problems, [notice for notice in notices if "index" in notice]
 
 
+def test_a_damaged_list_of_numbers_ends_no_look(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    written(path).close()
+    whole = told_of(path)[0]
+    blank(path, "sqlite_sequence")
+    keys, problems, _ = told_of(path)
+    assert keys == whole
+    assert any("damaged" in problem for problem in problems)
+
+
+def test_a_schema_that_is_no_text_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    written(path).close()
+    path.write_bytes(path.read_bytes().replace(b"INDEX kine_name_index ON", b"INDEX \xd3ine_name_index ON"))
+    with pytest.raises(SourceError, match="nothing can be read: malformed database schema"):
+        KineSource(path)
+
+
 @pytest.mark.parametrize("damaged", [INDEXES[:1], INDEXES[1:2], [*INDEXES[:2], UNIQUE], INDEXES])
 def test_a_table_is_read_whole_without_its_damaged_indexes(
     tmp_path: Path, damaged: list[str], capsys: pytest.CaptureFixture[str]

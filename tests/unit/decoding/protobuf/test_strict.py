@@ -56,6 +56,14 @@ def test_a_packed_element_may_run_past_its_run_but_not_past_the_message() -> Non
     )
 
 
+def test_a_field_that_newer_releases_lack_refuses_no_object_where_the_release_is_not_known() -> None:
+    generation_with_one_bit_flipped = block(1, block(1, b"one") + number(15, 0))
+    found = StrictDecoder(load_schema()).decode(SECRET, generation_with_one_bit_flipped)
+    assert (found.node, [field.number for field in found.unknown]) == ({1: {1: b"one"}}, [15])
+    with pytest.raises(ProtobufMalformed, match="wrong wireType = 0 for field ClusterName"):
+        StrictDecoder(load_schema(24)).decode(SECRET, generation_with_one_bit_flipped)
+
+
 def test_doubles() -> None:
     assert decode(SCHEMA_PROPS, tag(9, 1) + struct.pack("<d", 1.5)).node == {9: 1.5}
     assert refused(SCHEMA_PROPS, tag(9, 1) + b"\x00" * 7)[0] == "unexpected EOF"

@@ -5,11 +5,13 @@ A flipped bit in a key takes its object out of sight without a trace: the API se
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
 from etcdfix.model.model import Evidence, StoredValue
 from etcdfix.model.storagekey import ResourcePrefix, StorageLayout, display
+from etcdfix.text.safetext import quote_command
 
 KEY_NAME_CHECK: Final = "key-name"
 """Of the evidence, as the next one: no resource claims the name, and one does that is one bit away."""
@@ -23,6 +25,7 @@ Claimed = Callable[[ResourcePrefix], bool]
 LARGE: Final = 1_400_000
 """Bytes of a value that hardly leaves room in a request of 1.5 MiB, etcd's default limit."""
 
+_ADDRESS: Final = re.compile(r"[0-9a-f.:]{2,45}")
 _LONGEST: Final = 160
 _MOST_KNOWN: Final = 4096
 
@@ -90,12 +93,14 @@ def without_its_lease(layout: StorageLayout, stored: StoredValue) -> tuple[Evide
     if stored.lease or not stored.key.startswith(folder):
         return ()
     address = display(stored.key[len(folder) :])
+    if not _ADDRESS.fullmatch(address):
+        return ()
     return (
         Evidence(
             "lease",
             "missing",
             f"it has no lease, so it never expires: Service default/kubernetes keeps {address}. Where "
-            f"no API server has that address: etcdctl del {display(stored.key)}",
+            f"no API server has that address: {quote_command(('etcdctl', 'del', display(stored.key)))}",
         ),
     )
 

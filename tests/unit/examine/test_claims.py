@@ -113,6 +113,11 @@ def test_an_address_of_an_api_server_without_its_lease_is_one_warning(tmp_path: 
     file, report = tmp_path / "copied.db", tmp_path / "report.json"
     lost, kept = (f"/registry/masterleases/10.0.0.{n}" for n in (1, 2))
     records = [put(2, lost.encode(), b"k8s\0"), put(3, kept.encode(), b"k8s\0", lease=77)]
+    # No address: what a stranger puts there is in no command.
+    records += [
+        put(5, b"/registry/masterleases/$(reboot)", b"k8s\0"),
+        put(6, b"/registry/masterleases/", b""),
+    ]
     file.write_bytes(database([*records, put(4, b"/registry/secrets/shop/web", secret())]))
     assert _findings(file, report, "--no-encryption") == {lost: {"lease"}}
     found = json.loads(report.read_text())

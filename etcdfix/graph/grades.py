@@ -273,6 +273,8 @@ def inferred_finalizers(index: ImpactIndex, node: int) -> tuple[LostFinalizer, .
 
     A claim that something refers to is in use, so its protection is more than likely.
     """
+    if _has_no_objects_key(index, node):
+        return ()
     ref = index.ref(node)
     usual = [name for name, finalizer in _FINALIZERS.items() if finalizer.usual == ref.full_resource]
     if ref.full_resource == "pods":

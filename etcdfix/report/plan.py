@@ -44,6 +44,7 @@ class PlanEntry(
         order: Its turn, from 1.
         key: Complete etcd key; ``key_base64`` is there when it is not plain text, and is authoritative then.
         outcome: Its outcome now, not that of the report.
+        severity: What is at stake with it, as a report of ``scan`` says it; "" where it could not be judged.
         what: What it is, in a clause, as far as names and references tell.
         cascade: How many dependents the garbage collector deletes after it.
         recreate_confidence: Of that; null for ``by hand``.
@@ -69,6 +70,7 @@ class PlanEntry(
     value_sha256: str
     outcome: str
     cause: str
+    severity: str
     transformer: str
     kms_key_id_sha256: str
     what: str
@@ -151,11 +153,12 @@ def loses_nothing(entry: PlanEntry) -> bool:
 
 def entry_stake(entry: PlanEntry) -> Stake:
     """Return what is at stake with a broken object of a plan; of one that could not be judged it is not known."""
-    empty = entry.cause in {Cause.EMPTY_VALUE, Cause.EMPTY_OBJECT}
+    severity = Severity(entry.severity)
     return Stake(
-        Severity.ONE_OBJECT if empty else Severity.BREAKS_NOW,
+        severity,
         GroupResource(entry.group, entry.resource),
-        ServerBehaviour.SERVES_EMPTY if empty else ServerBehaviour.CORRUPT,
+        # The only broken ones that fail no LIST.
+        ServerBehaviour.SERVES_EMPTY if severity is Severity.ONE_OBJECT else ServerBehaviour.CORRUPT,
         namespaced=bool(entry.namespace),
         conditional=is_conditional(entry.cause),
     )

@@ -20,6 +20,7 @@ def entry(order: int = 1, **change: Any) -> PlanEntry:
         "value_sha256": "sha256:00",
         "outcome": "decrypt-failure",
         "cause": "key-name-missing",
+        "severity": "breaks-now",
         "transformer": "aescbc/v1/lost",
         "kms_key_id_sha256": "",
         "what": "Secret (type not known)",

@@ -30,6 +30,7 @@ from etcdfix.examine.verdicts.key_loss import (
     KeyDoubt,
     needed_for,
 )
+from etcdfix.examine.verdicts.severity import stake_of
 from etcdfix.graph.assess import assess
 from etcdfix.graph.contents import ContentReader
 from etcdfix.graph.index import ImpactIndex
@@ -112,7 +113,7 @@ class EntryWriter(msgspec.Struct, frozen=True):
         )
         assert assessment is not None  # same
         recreation = who_recreates(index, node, assessment)
-        maker, cause = recreation.recreated_by, found.verdict.cause
+        maker, cause, stake = recreation.recreated_by, found.verdict.cause, stake_of(found)
         doubts = self.keys.doubts_about(found)
         needed = needed_for(found, doubts)
         entry = PlanEntry(
@@ -127,6 +128,7 @@ class EntryWriter(msgspec.Struct, frozen=True):
             value_sha256=broken.value_sha256,
             outcome=found.verdict.outcome.value,
             cause=cause.value if cause is not None else "",
+            severity=stake.severity.value if stake is not None else "",
             transformer=found.transformer,
             kms_key_id_sha256=found.kms_key_id_sha256,
             what=what_it_is(assessment),

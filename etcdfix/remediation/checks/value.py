@@ -48,8 +48,8 @@ AS_IT_IS: Final[dict[Outcome, tuple[Rule, str, str, Callable[[bytes], Command] |
         "mend or delete it through the API: kubectl edit, kubectl delete; look at it with ", get,
     ),
     Outcome.NOT_AN_OBJECT: (
-        Rule.NOT_AN_OBJECT, "the key holds no object of the API", "leave it: it is bookkeeping, or not of Kubernetes",
-        None,
+        Rule.NOT_AN_OBJECT, "the key holds no object of the API",
+        "etcdfix leaves it: it is bookkeeping, or not of Kubernetes", None,
     ),
     Outcome.UNDETERMINED: (
         Rule.UNDETERMINED, "nothing is proven against the value", "find out more: ", explain,

@@ -99,7 +99,7 @@ def test_one_key_goes_and_its_like_stay(
 def test_a_directory_that_no_list_reads_stays(cluster: Attacked, path: str, value: bytes) -> None:
     at = f"{cluster.prefix}/{path}".encode()
     cluster.etcd.put(at, value)
-    cluster.refuses([at], *EVERY_FLAG, says=["no LIST reads it"], hint="leave it")
+    cluster.refuses([at], *EVERY_FLAG, says=["no LIST reads it"], hint="etcdfix leaves it")
 
 
 def values_that_may_be_objects(key: bytes) -> dict[str, bytes]:

@@ -190,7 +190,7 @@ NEVER: dict[str, Never] = {
     "allocator": Never(_allocator, "allocator-damaged is never a reason", "see every way out"),
     "gone": Never(lambda registry: registry.key("shop/nobody"), "does not exist", "see what is there"),
     "bookkeeping": Never(
-        lambda registry: registry.put("10.0.0.1", b"k8s\0", resource="masterleases"), "no object of the API", "leave it"
+        lambda registry: registry.put("10.0.0.1", b"k8s\0", resource="masterleases"), "no object of the API", "leaves"
     ),
     "unknown owner": Never(
         lambda registry: registry.put("shop/thing", b"no object", resource="example.com/gadgets"),

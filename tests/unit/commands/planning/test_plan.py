@@ -101,6 +101,23 @@ def test_who_makes_them_again(large: DeletionPlan) -> None:
     assert entries["from-vault-7"].recreate_basis == "named by externalsecrets.external-secrets.io store-7"
 
 
+def test_what_a_list_survives_breaks_nothing_in_a_plan_either(tmp_path: Path) -> None:
+    """API servers show an empty value of a built-in type as an empty object, and fail on one of a custom resource."""
+    cluster = base()
+    cluster.define("example.com", "Gear")
+    cluster.values |= {
+        "/registry/services/specs/shop": b"",
+        "/registry/configmaps/shop/empty": b"",
+        "/registry/example.com/gears/shop/empty": b"",
+    }
+    entries = {entry.resource: entry for entry in plan_of(cluster, tmp_path).entries}
+    assert {resource: entry.severity for resource, entry in entries.items()} == {
+        "services": "one-object", "configmaps": "one-object", "gears": "breaks-now",
+    }  # fmt: skip
+    assert entries["services"].cause == "not-an-objects-key"
+    assert entries["services"].reasons == []  # no object, so no finalizer of a load balancer
+
+
 NOWHERE = b"0" * 16
 
 

@@ -315,7 +315,7 @@ PUT: Final = (
 PATCH: Final[tuple[Check, ...]] = (
     *_KEY, memory.unknown_cluster, *_CLUSTER, key.plan, memory.configuration_wrong, memory.other_cluster,
     memory.write_key, memory.unchecked_server, memory.no_api_server, memory.not_from_memory,
-    memory.other_object, memory.not_rescued,
+    memory.other_object, memory.not_rescued, sealing.undeployed_write_key,
 )  # fmt: skip
 UNDO: Final = (
     key.gone, key.expectation_differs, copies.unlisted_source, copies.present, copies.not_an_object, *_COPY,

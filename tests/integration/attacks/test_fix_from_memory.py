@@ -20,6 +20,7 @@ import pytest
 from etcdfix.apiserver import client as api_client
 from etcdfix.apiserver.client import NoReply, RefusalReason
 from etcdfix.copies.rescued import file_name
+from etcdfix.encryption.config import NOT_DEPLOYED
 from etcdfix.model.model import GroupResource, digest_of
 from etcdfix.remediation import patcher
 from etcdfix.remediation.memory import patch as patch_module
@@ -272,6 +273,14 @@ def test_another_file_that_reads_what_is_there(cluster: LostKeyCluster) -> None:
     """A line more is another file: what is stored under today's write key, and every server reads, counts first."""
     cluster.config.write_bytes(NEW + b"\n")
     _refused(cluster, rule="unchecked-server", says="has loaded another")
+    cluster.p1.create("v1", "Secret", "canary", "shop", data={"password": DATA})
+    assert cluster.told("one")["result"] == "fixed"
+
+
+def test_a_file_that_etcdfix_made_counts_once_the_server_writes_with_it(cluster: LostKeyCluster) -> None:
+    cluster.config.write_bytes(f"# merge.{NOT_DEPLOYED}\n".encode() + NEW)
+    _tell_nothing(cluster.p1)
+    _refused(cluster, rule="undeployed-write-key", says="encryption merge made the configuration")
     cluster.p1.create("v1", "Secret", "canary", "shop", data={"password": DATA})
     assert cluster.told("one")["result"] == "fixed"
 

@@ -49,7 +49,7 @@ from etcdfix.model.model import ClusterIdentity
 from etcdfix.model.rules import Rule
 from etcdfix.model.scope import ScopeRequest
 from etcdfix.remediation.run import RunRequest
-from etcdfix.report.plan import DeletionPlan
+from etcdfix.report.plan import SETTLED, DeletionPlan
 from etcdfix.report.planfile import decided_digest, load_plan, plan_key
 from etcdfix.report.saved_report import MOST_OF_A_PLAN, load_report
 from etcdfix.text.commands import run_plan as command_to_run
@@ -69,7 +69,6 @@ class PlanCommand(Command):
         return super().make_context(info_name, args, parent, **extra)
 
 
-_SETTLED = frozenset({"gone", "readable"})
 _UNDETERMINED = "undetermined"
 
 
@@ -140,7 +139,7 @@ def plan_exit_code(plan: DeletionPlan) -> ExitCode:
     outcomes = {group.outcome for group in plan.groups} | {left.why for left in plan.left_out}
     if not plan.complete or _UNDETERMINED in outcomes:
         return ExitCode.INCOMPLETE
-    if outcomes - _SETTLED:
+    if outcomes - SETTLED or plan.not_in_report:
         return ExitCode.FINDINGS
     return ExitCode.NOTHING_WRONG
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from itertools import islice
@@ -30,7 +32,7 @@ from etcdfix.report.document import (
 )
 from etcdfix.report.model import ReportBaseline, SourcedReport
 from etcdfix.report.tally import Stakes
-from etcdfix.text.commands import Command
+from etcdfix.text.commands import Command, explain
 from etcdfix.text.safetext import quote_command
 from etcdfix.text.words import counted
 
@@ -258,7 +260,8 @@ class DeletionPlan(SourcedReport, frozen=True, kw_only=True, forbid_unknown_fiel
         """Return what is at stake, the first step, the groups and the objects in the order of their turns."""
         number, left = len(self.entries), len(self.left_out)
         told = f"{counted(number, 'broken object')} to decide about, {left} of the report left out"
-        state = State.FINDINGS if number else State.OK
+        whys = Counter(one.why for one in self.left_out)  # on disk: one pass
+        state = State.FINDINGS if number or self.not_in_report or whys.keys() - SETTLED else State.OK
         if not self.complete:
             state = State.INCOMPLETE
         plain = "" if self.encryption_config else "nothing is encrypted at rest (--no-encryption)"
@@ -267,26 +270,33 @@ class DeletionPlan(SourcedReport, frozen=True, kw_only=True, forbid_unknown_fiel
         return Document(
             status=Status(state, told),
             about=Facts(facts=about),
-            stakes=[*self._stakes()],
+            stakes=[*self._stakes(whys)],
             next=self._next(),
             sections=[*self._sections()],
         )
 
-    def _stakes(self) -> Iterator[str]:
+    def _stakes(self, whys: Counter[str]) -> Iterator[str]:
         stakes = Stakes(past=not self.newest)
         for entry in self.entries:  # on disk: one pass
             known = entry.outcome != Outcome.UNDETERMINED
             stakes.note(entry_stake(entry) if known else None, None if known else entry.cause)
         yield from stakes.lines()
+        if whys:
+            yield f"Left out: {', '.join(f'{number} {why}' for why, number in whys.most_common())}."
         if self.not_in_report:
             broken = counted(self.not_in_report, "broken value")
             yield f"{broken} are not in the report. Scan again to see them."
 
     def _next(self) -> Step | None:
-        """Return the first step that has a command of ours: never a change."""
-        ours = (step for step in self.steps if step.command.startswith("etcdfix "))
-        first = next(ours, None)
-        return Step(first.title, Command(text=first.command)) if first is not None else None
+        """Return the first step that has a command of ours, else the way to what is left out: never a change."""
+        for step in self.steps:
+            if step.command.startswith("etcdfix "):
+                return Step(step.title, Command(text=step.command))
+        for left in () if self.entries else self.left_out:
+            if left.why not in SETTLED:
+                key = base64.b64decode(left.key_base64) if left.key_base64 else left.key.encode()
+                return Step("See why the first is left out, and every way out", explain(key))
+        return None
 
     def _sections(self) -> Iterator[Section]:
         groups = [
@@ -311,6 +321,8 @@ class DeletionPlan(SourcedReport, frozen=True, kw_only=True, forbid_unknown_fiel
         yield why_incomplete(self.incomplete_reasons)
 
 
+SETTLED: Final = frozenset({"gone", "readable"})
+"""Why something is left out of which nothing is broken any more."""
 MOST_SHOWN: Final = 10_000
 """So many objects a document has at most; the plan itself has all."""
 _GROUPS: Final = (

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import io
 import shlex
 from typing import Any
@@ -107,6 +108,16 @@ def test_hostile_texts_are_made_safe_in_text_and_json() -> None:
         line.isprintable() for line in (*text(hostile, wide=True), *out.getvalue().decode().splitlines())
     )
     assert msgspec.json.decode(out.getvalue(), type=DeletionPlan) == hostile
+
+
+@pytest.mark.parametrize(("why", "state"), [("curable-by-configuration", "findings"), ("gone", "ok")])
+def test_a_plan_of_nothing_leads_on_to_what_is_still_broken(why: str, state: str) -> None:
+    key = b"/registry/secrets/shop/web/"
+    left = LeftOut(key=key.decode(), key_base64=base64.b64encode(key).decode(), why=why, detail="")
+    shown = plan(left_out=[left], steps=[], groups=[]).document()
+    assert (shown.status.state, shown.stakes) == (state, [f"Left out: 1 {why}."])
+    following = shown.next.command.line(RunOptions()) if shown.next is not None else None
+    assert following == (f"etcdfix explain base64:{left.key_base64}" if state == "findings" else None)
 
 
 @pytest.mark.parametrize(("cause", "decision"), [("json-damaged", "delete"), ("version-removed", "leave")])

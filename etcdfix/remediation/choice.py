@@ -84,7 +84,7 @@ def choose(change: Change, request: FixRequest, candidates: Mapping[Path, Examin
             copies = ranked([copy], wanted)
         found_offers = offers(copies, wanted, request.run)
         if named is not None:
-            offer, number = _named(wanted, named, found_offers, finders), None
+            offer, number = _named(wanted, named, found_offers, finders, request.run), None
         else:
             offer, number = best_choice(change, request, wanted, found_offers, finders), len(found_offers) - 1
             if offer.copy.place is Place.BACKUP:
@@ -122,8 +122,11 @@ def of_backup(present: Present, backup: Backup) -> tuple[Copy, Standing]:
     return copy, standing
 
 
-def _named(wanted: Wanted, named: Named, found: Sequence[Offer], finders: Sequence[Finder]) -> Offer:
-    key, hint = display(wanted.key), "see every copy and every way out: etcdfix explain"
+def _named(
+    wanted: Wanted, named: Named, found: Sequence[Offer], finders: Sequence[Finder], run: RunOptions
+) -> Offer:
+    key, look = display(wanted.key), explain(wanted.key).line(run)
+    hint = f"see every copy and every way out: {look}"
     found = [one for one in found if _is_named(one.copy, named)]
     if not found:
         raise _nothing(wanted, named, finders, hint)
@@ -156,8 +159,7 @@ def _nothing(wanted: Wanted, named: Named, finders: Sequence[Finder], hint: str)
     key = display(wanted.key)
     if named.place is Place.CANDIDATE and wanted.found is not None and wanted.found.opened:
         text = f"today's configuration opens {key} ({wanted.found.verdict.message})"
-        instead = "another encryption key does not change what is wrong inside it; see etcdfix explain"
-        return refuse(Rule.READABLE, text, hint=instead)
+        return refuse(Rule.READABLE, text, hint=hint)
     for finder in finders:
         if isinstance(finder, Log):
             finder.require()
@@ -174,7 +176,7 @@ def _nothing(wanted: Wanted, named: Named, finders: Sequence[Finder], hint: str)
                 return refuse(Rule.SEVERAL_REPAIRS, f"{key}: {finder.why_not}", hint=hint)
             if verdict.outcome is Outcome.UNDETERMINED:
                 text = f"nothing is proven against {key}: {verdict.message}"
-                return refuse(Rule.UNDETERMINED, text, hint="the plugin may answer later; see etcdfix scan")
+                return refuse(Rule.UNDETERMINED, text, hint=f"the plugin may answer later; {hint}")
             return refuse(Rule.NOT_REPAIRABLE, f"{key} ({verdict.cause}): {finder.why_not}", hint=hint)
     return refuse(Rule.GONE, f"{named} holds no copy of {key}{f': {why}' if why else ''}", hint=hint)
 

@@ -43,6 +43,7 @@ from etcdfix.remediation.members import (
 )
 from etcdfix.remediation.surroundings import Around, SameKeyEvidence, SameStart, look_around
 from etcdfix.sources.live import LiveSource
+from etcdfix.text.commands import scan
 
 if TYPE_CHECKING:
     from etcdfix.remediation.change import ChangeRequest
@@ -126,7 +127,11 @@ class Present(Facts):
         if below is not None:
             why = f"{self.shown} is no key but the beginning of others, such as {display(below.key)}"
             raise refuse(Rule.NOT_ONE_KEY, why, hint="name exactly one key, in full")
-        raise refuse(Rule.GONE, f"{self.shown} does not exist", hint="see what is there: etcdfix scan")
+        raise refuse(
+            Rule.GONE,
+            f"{self.shown} does not exist",
+            hint=f"see what is there: {scan().line(self.request.run)}",
+        )
 
     @fact("examine")
     def first(self) -> Examination:

@@ -291,7 +291,7 @@ def test_what_would_read_and_contradict_itself(registry: Attacked) -> None:
     key = registry.key("shop/web")
     value = seal("secretbox", secret("another"), key)
     registry.etcd.put(key, flipped(value, (len(value) - 60) * 8))
-    refuses(registry, key, "not-repairable", "what it holds is inconsistent", flags=EVERY_RISK)
+    refuses(registry, key, "not-repairable", "holds what is inconsistent", flags=EVERY_RISK)
 
 
 def test_an_object_of_an_earlier_life_of_the_name(registry: Attacked) -> None:

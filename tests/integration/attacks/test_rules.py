@@ -188,7 +188,7 @@ NEVER: dict[str, Never] = {
     "bound elsewhere": Never(_bound_elsewhere, "associated-data-unknown", "fix the configuration"),
     "other prefix": Never(_other_prefix, "storage-prefix-changed", "fix the configuration"),
     "allocator": Never(_allocator, "allocator-damaged is never a reason", "see every way out"),
-    "gone": Never(lambda registry: registry.key("shop/nobody"), "does not exist", "see what is there"),
+    "gone": Never(lambda registry: registry.key("shop/nobody"), "does not exist", "etcdfix scan --endpoints"),
     "bookkeeping": Never(
         lambda registry: registry.put("10.0.0.1", b"k8s\0", resource="masterleases"), "no object of the API", "leaves"
     ),

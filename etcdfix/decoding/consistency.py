@@ -213,12 +213,12 @@ def wire_fields(schema: Schema, message: str) -> list[WireField]:
     """Describe a message for :class:`~etcdfix.wire.descriptors.MessageClasses`.
 
     The type of an IntOrString is narrowed to what can be rendered, so that the protobuf library sets any
-    other value aside as unknown. A message that holds raw JSON is left unread, as bytes: equal ones are frequent,
-    and :class:`FastCheck` reads each of them once.
+    other value aside as unknown, as whatever has the number of a field that newer releases pass over. A message that
+    holds raw JSON is left unread, as bytes: equal ones are frequent, and :class:`FastCheck` reads each of them once.
     """
     type_ = schema.message(message)
     fields = []
-    for field in type_.fields:
+    for field in _in_date(schema, type_):
         wire_type = field.value_type or field.type
         if type_.special == "int-or-string" and field.name == "type":
             wire_type = ZERO_OR_ONE
@@ -226,6 +226,10 @@ def wire_fields(schema: Schema, message: str) -> list[WireField]:
             wire_type = "bytes"
         fields.append(WireField(field.number, field.name, field.label, wire_type, field.key_type))
     return fields
+
+
+def _in_date(schema: Schema, type_: MessageType) -> list[Field]:
+    return [field for field in type_.fields if not schema.is_out_of_date(field, type_)]
 
 
 def parse_whole(parse: Callable[[bytes], Any], raw: bytes) -> Any | None:
@@ -265,9 +269,8 @@ class FastChecks:
         The message must have an ObjectMeta in a field called ``metadata``.
         """
         try:
-            body = self._check_fields(
-                [field for field in self._schema.message(message).fields if field.name != _METADATA]
-            )
+            fields = _in_date(self._schema, self._schema.message(message))
+            body = self._check_fields([field for field in fields if field.name != _METADATA])
         except _Recursive:
             return None
         extract = self._extracts[_BODY + message].FromString if body else None
@@ -282,7 +285,7 @@ class FastChecks:
             return fields
         return [
             wire
-            for field, wire in zip(type_.fields, fields, strict=True)
+            for field, wire in zip(_in_date(self._schema, type_), fields, strict=True)
             if self._matters(field.value_type or field.type) and not (body and field.name == _METADATA)
         ]
 
@@ -302,7 +305,7 @@ class FastChecks:
         elif type_.special == "raw-json":
             made = _holds_json
         else:
-            made = self._check_fields(type_.fields)
+            made = self._check_fields(_in_date(self._schema, type_))
         self._open.remove(name)
         self._done[name] = made
         return made

@@ -164,6 +164,10 @@ class Schema:
             found = self._unpacked[full_name] = self._unpack(self._lines[full_name])
         return found
 
+    def is_out_of_date(self, field: Field, owner: MessageType) -> bool:
+        """Say of all releases together whether newer ones pass over whatever has the number of a field."""
+        return self.kubernetes_minor is None and field.until < max(other.until for other in owner.fields)
+
     def __contains__(self, full_name: object) -> bool:
         return full_name in self._lines
 

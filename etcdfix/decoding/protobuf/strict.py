@@ -43,6 +43,7 @@ MAX_FIELD_NUMBER: Final = (1 << 29) - 1
 _INT64_LIMIT: Final = 1 << 63
 _MAX_UNKNOWN: Final = 8
 _MAX_STEPS: Final = 40
+_BLANK: Final = 0x20
 
 # How a field is read; see _MessageFrame.run.
 _BYTES: Final = 0
@@ -101,8 +102,7 @@ class _FieldPlan:
 
     def __init__(self, field: Field, owner: MessageType, plans: _Plans) -> None:
         self.field = field
-        # Of all releases together: newer ones pass over whatever has its number.
-        self.out_of_date = plans.of_all and field.until < max(other.until for other in owner.fields)
+        self.out_of_date = plans.schema.is_out_of_date(field, owner)
         self.number = field.number
         self.repeated = field.label == "repeated"
         self.message: _MessagePlan | None = None
@@ -126,11 +126,10 @@ class _FieldPlan:
 class _Plans(dict[str, _MessagePlan]):
     def __init__(self, schema: Schema) -> None:
         super().__init__()
-        self._schema = schema
-        self.of_all = schema.kubernetes_minor is None
+        self.schema = schema
 
     def __missing__(self, name: str) -> _MessagePlan:
-        plan = self[name] = _MessagePlan(self._schema.message(name), self)
+        plan = self[name] = _MessagePlan(self.schema.message(name), self)
         return plan
 
 
@@ -205,6 +204,8 @@ class _MessageFrame(_Frame):
                     node.setdefault(number, []).append(data[pos:post])
                 else:
                     node[number] = data[pos:post]
+                if plan.out_of_date and min(data[pos:post], default=_BLANK) < _BLANK:
+                    walk.skipped(number, at)  # no name: one flipped bit makes metadata.labels such a field
                 pos = post
             elif how == _MESSAGE:
                 pos, post = _bounds(data, pos, self.start, end)

@@ -62,6 +62,10 @@ def test_a_field_that_newer_releases_lack_refuses_no_object_where_the_release_is
     assert (found.node, [field.number for field in found.unknown]) == ({1: {1: b"one"}}, [15])
     with pytest.raises(ProtobufMalformed, match="wrong wireType = 0 for field ClusterName"):
         StrictDecoder(load_schema(24)).decode(SECRET, generation_with_one_bit_flipped)
+    labels_with_one_bit_flipped = block(1, block(1, b"one") + entry(15, b"app", b"web"))
+    found = StrictDecoder(load_schema()).decode(SECRET, labels_with_one_bit_flipped)
+    assert [field.number for field in found.unknown] == [15]
+    assert not StrictDecoder(load_schema()).decode(SECRET, block(1, block(15, b"east"))).unknown
 
 
 def test_doubles() -> None:

@@ -19,7 +19,7 @@ from etcdfix.examine.alike import AlikeValues
 from etcdfix.examine.all import examine_all, no_progress
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.verdicts.examination import Examination
-from etcdfix.examine.verdicts.kinds import AlikeExaminations
+from etcdfix.examine.verdicts.kinds import AlikeExaminations, CompactExamination
 from etcdfix.model.model import Outcome
 from etcdfix.model.storagekey import StorageLayout
 from etcdfix.remediation.surroundings import SameKeyEvidence, look_at_all
@@ -150,7 +150,7 @@ def test_nothing_is_said_of_a_value_because_of_others_that_look_like_it(
 ) -> None:
     remembered = list(said(seed))
     monkeypatch.setattr(AlikeValues, "remember", lambda *_: None)
-    monkeypatch.setattr(AlikeExaminations, "number_of", lambda *_: None)
+    monkeypatch.setattr(AlikeExaminations, "compact", lambda _, found: CompactExamination(None, whole=found))
     assert list(said(seed)) == remembered
 
 

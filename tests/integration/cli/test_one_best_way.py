@@ -68,9 +68,9 @@ def test_every_finding_of_damaged_cluster(etcd_servers: EtcdServers, tmp_path: P
             assert "--accept unproven-repair" in best["command"], key
             continue
         assert entry["from"] == source, key
-        assert entry["fix"].startswith(best["command"])
+        assert entry["command"].startswith(best["command"])
         seen[source.partition(":")[0]] += 1
-        if "--accept" not in entry["fix"] and "--declare-key-lost" not in entry["fix"]:
+        if "--accept" not in entry["command"] and "--declare-key-lost" not in entry["command"]:
             assert run(["fix", key, *where, *places, "--reason", "test", "--dry-run"]) == 0, key
             which = best["note"].partition(".")[0] if source == "bit" else source.replace(":", " ")
             assert which.lower() in " ".join(capfd.readouterr().err.lower().split()), key

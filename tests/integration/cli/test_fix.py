@@ -241,7 +241,7 @@ def test_rewritten_under_the_key_of_today(registry: Registry, key: bytes, candid
 @pytest.mark.parametrize(
     ("name", "value", "words", "hint"),
     [
-        ("shop/inside", aescbc(secret("inside")[:-9]), "today's configuration opens", "see every copy and every way out"),
+        ("shop/inside", aescbc(secret("inside")[:-9]), "today's configuration opens", "see every copy and every way"),
         ("shop/broken", BROKEN, "too short", "--encryption-config"),
         ("shop/other", OLD, "another object than the one that its etcd key names", "name another copy"),
     ],

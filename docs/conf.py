@@ -34,7 +34,6 @@ version = release = __version__
 language = "en"
 root_doc = "README"
 include_patterns = ["README.md", "docs/*.md", "docs/**/*.md"]
-exclude_patterns = ["docs/changelog.d/**"]
 extensions = ["myst_parser"]
 nitpicky = True
 

@@ -28,7 +28,7 @@ def done(clone: Path, script: str) -> str:
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("walked") / "etcdfix"
     subprocess.run(["git", "clone", "-q", str(REPOSITORY), str(folder)], check=True)
-    pages = (DOCS / "release/README.md", DOCS / "offline/README.md")
+    pages = (DOCS / "contributing.md", DOCS / "offline/README.md")
     blocks = [block for page in pages for block in blocks_of(page)]
     done(folder, "".join(block.text for block in blocks if block.mark and block.mark.journey == "walked"))
     return folder

@@ -86,9 +86,8 @@ class Block:
 
 
 def pages() -> list[Path]:
-    """Every page that somebody reads; what becomes the changelog is a page only when it is released."""
-    found = sorted(DOCS.rglob("*.md"))
-    return [REPOSITORY / "README.md", *(page for page in found if page.parent != DOCS / "changelog.d")]
+    """Every page of the documentation."""
+    return [REPOSITORY / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 
 def blocks_of(page: Path) -> Iterator[Block]:

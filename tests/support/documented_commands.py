@@ -86,7 +86,6 @@ KNOWN: Final[dict[str, frozenset[str]]] = {
     "ruff": frozenset({"check", "format"}),
     "shiv": frozenset(),
     "sphinx-build": frozenset(),
-    "towncrier": frozenset({"build"}),
     "tox": frozenset({"run"}),
     "twine": frozenset({"check"}),
 }

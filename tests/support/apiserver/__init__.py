@@ -1,10 +1,10 @@
 """A stand-in for kube-apiserver 1.36.2, written from recordings of a real one.
 
 It is a real HTTPS server over a real etcd (:class:`EtcdStore`), the database of kine (:class:`KineStore`) or a
-dictionary (:class:`MemoryStore`), with what matters around values that cannot be read: a watch cache in memory for each
-resource, an EncryptionConfiguration that can be replaced while it runs, writes that start from memory. What it answers
-is compared with the recordings exchange by exchange in ``tests/vectors/test_apiserver_http.py``; where the two differ,
-the recordings are right.
+dictionary (:class:`MemoryStore`). It answers what etcdfix asks: reads and lists from a watch cache in memory or from
+etcd, reviews, merge patches that start from memory; its EncryptionConfiguration can be replaced while it runs. What it
+answers is compared with the recordings in ``tests/vectors/test_apiserver_http.py``: where the two differ, the
+recordings are right.
 
 Example::
 
@@ -20,13 +20,9 @@ from __future__ import annotations
 
 from tests.support.apiserver.answers import Answer
 from tests.support.apiserver.https import TOKEN
-from tests.support.apiserver.process import ADMIN, Behaviour
+from tests.support.apiserver.process import Behaviour
 from tests.support.apiserver.requests import Request
-from tests.support.apiserver.rights import User
 from tests.support.apiserver.standin import StandIn
 from tests.support.apiserver.store import EtcdStore, KineStore, MemoryStore
 
-__all__ = [
-    "ADMIN", "TOKEN", "Answer", "Behaviour", "EtcdStore", "KineStore", "MemoryStore", "Request", "StandIn",
-    "User",
-]  # fmt: skip
+__all__ = ["TOKEN", "Answer", "Behaviour", "EtcdStore", "KineStore", "MemoryStore", "Request", "StandIn"]

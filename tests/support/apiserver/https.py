@@ -99,7 +99,6 @@ class Listener:
                     self.headers.get("Authorization"),
                     self.headers.get("Accept") or "application/json",
                     self.headers.get("Content-Type") or "",
-                    self.headers.get("User-Agent") or "",
                 )
                 answer = listener._answer(request)
                 if answer is None:

@@ -45,10 +45,6 @@ class Resource(NamedTuple):
         return f"*{package}.{self.kind}"
 
     @property
-    def list_kind(self) -> str:
-        return f"{self.kind}List"
-
-    @property
     def words(self) -> str:
         """As the server calls the resource in what it refuses: ``secrets``, ``widgets.example.com``."""
         return f"{self.name}.{self.group}" if self.group else self.name

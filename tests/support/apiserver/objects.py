@@ -84,7 +84,7 @@ class Codec:
         metadata = {name: item for name, item in value["metadata"].items() if name != "resourceVersion"}
         stored = {**value, "metadata": metadata}
         if resource.crd is None and resource.directory.codec is StorageCodec.BUILTIN:
-            return protobuf(resource, stored)
+            return _protobuf(resource, stored)
         text = json.dumps(
             stored, ensure_ascii=False, separators=(",", ":"), sort_keys=resource.crd is not None
         )
@@ -109,18 +109,12 @@ class Codec:
         )
 
 
-def protobuf(resource: Resource, value: Mapping[str, Any]) -> bytes:
+def _protobuf(resource: Resource, value: Mapping[str, Any]) -> bytes:
     """Encode an object of a built-in kind."""
     message = _message(resource.group, resource.version, resource.kind)
     converted = node_from_json(load_schema(_MINOR), message, dict(value))
     assert not converted.misfits, f"a {resource.kind} with values of the wrong type"
     return unknown(resource.api_version.encode(), resource.kind.encode(), _encode(message, converted.node))
-
-
-def known_fields(resource: Resource) -> frozenset[str]:
-    """Return the names of the fields that an object of a built-in kind has at its top."""
-    message = load_schema(_MINOR).message(_message(resource.group, resource.version, resource.kind))
-    return frozenset({"kind", "apiVersion", *(field.json_name for field in message.fields)})
 
 
 @cache

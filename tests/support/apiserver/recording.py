@@ -8,20 +8,18 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
-from tests.support.apiserver.requests import Target, target_of
+from tests.support.apiserver.requests import target_of
 from tests.support.apiserver.store import Entry
 
 Record = dict[str, Any]
 
-CRD_COLLECTION = Target("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-_WORDS = "a 422 in the server's own words, which quotes the object in an order of its own"
-_REASONS = {
-    ("F-discovery-and-rights", 78): "RBAC's reason for a path",
-    ("F-discovery-and-rights", 134): _WORDS,
-    ("F-discovery-and-rights", 136): _WORDS,
-    ("F-discovery-and-rights", 138): _WORDS,
-}
+PLAYED = {"resourceVersion", "limit", "dryRun", "fieldManager"}
+"""Options of requests that the stand-in knows: those of etcdfix."""
+
+
+_SCENERY = {"apiextensions.k8s.io", "admissionregistration.k8s.io", "flowcontrol.apiserver.k8s.io"}
 
 
 def load(path: Path) -> dict[str, list[Record]]:
@@ -34,38 +32,27 @@ def load(path: Path) -> dict[str, list[Record]]:
     return scenarios
 
 
-def left_out(record: Record) -> str:
-    """Return why an exchange is not compared, "" where it is."""
-    target = target_of(record["request"]["path"].partition("?")[0])
-    if (
-        record["scenario"] == "E-two-servers"
-        and record["step"] < 6
-        and target is not None
-        and "endpoint" in target.resource
-    ):
-        return "Endpoints before a server has written them"
-    if target is not None and target.group == "admissionregistration.k8s.io":
-        return "an admission policy that sets the scene"
-    place = record["request"]["path"].partition("?")[0]
-    if place == "/" or (
-        target is None and place.split("/")[1] in {"api", "apis"} and record["response"].get("status") == 200
-    ):
-        return "a discovery document"
-    if target is not None and target.group == "flowcontrol.apiserver.k8s.io":
-        return "a rule of priority and fairness that sets the scene"
-    if (record["scenario"], record["step"]) in _REASONS:
-        return _REASONS[record["scenario"], record["step"]]
-    if place.endswith("/selfsubjectrulesreviews"):
-        return "a SelfSubjectRulesReview"
-    accept = (record["request"].get("headers") or {}).get("Accept", "")
-    if "as=Table" in accept:
-        return "a Table"
-    if accept.startswith("application/vnd.kubernetes.protobuf"):
-        return "protobuf"
-    writes = record["request"]["method"] != "GET"
-    if target is not None and target[:3] == CRD_COLLECTION[:3] and writes and record["t"] < 0:
-        return "a CustomResourceDefinition that sets the scene, with the status that the server gives it"
-    return ""
+def is_played(record: Record) -> bool:
+    """Tell whether a stand-in answers such a request: what etcdfix asks, and the POST of an object."""
+    asked = record["request"]
+    place, _, query = asked["path"].partition("?")
+    headers = asked.get("headers") or {}
+    target = target_of(place)
+    if target is None or record.get("user") != "admin" or not set(dict(parse_qsl(query))) <= PLAYED:
+        return False
+    if headers.get("Accept", "application/json").partition(";as=PartialObject")[0] != "application/json":
+        return False
+    if target.group in _SCENERY and asked["method"] != "GET":
+        return False
+    # What does not fit its type is refused in words of its own, and what servers write by themselves comes in its time.
+    refused = record["response"].get("status") in {400, 415, 422} and "admission" not in str(
+        record["response"]
+    )
+    if refused or target.resource.startswith("endpoint"):
+        return False
+    created = asked["method"] == "POST" and target.resource[:11] != "selfsubject"
+    patched = asked["method"] == "PATCH" and headers.get("Content-Type") == "application/merge-patch+json"
+    return (created and "dryRun" not in query) or patched or asked["method"] == "GET"
 
 
 class Known:

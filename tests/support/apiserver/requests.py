@@ -22,7 +22,6 @@ class Request(NamedTuple):
     authorization: str | None = None
     accept: str = "application/json"
     content_type: str = ""
-    user_agent: str = ""
 
     @property
     def body(self) -> Any:
@@ -44,11 +43,6 @@ class Request(NamedTuple):
     @property
     def query(self) -> Mapping[str, str]:
         return dict(parse_qsl(self.path.partition("?")[2], keep_blank_values=True))
-
-    @property
-    def manager(self) -> str:
-        """Who manages the fields that this request sets."""
-        return self.query.get("fieldManager") or self.user_agent.split("/")[0].split(" ")[0] or "unknown"
 
 
 class Target(NamedTuple):

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from etcdfix.wire.descriptors import WireField, build_pool
+from etcdfix.wire.descriptors import build_pool, parse_table
+from etcdfix.wire.etcd import EVENT_DELETE, read_messages
 from tests.support.kine import KineWriter
 
 
@@ -232,67 +233,21 @@ class _KineFeed:
         return
 
 
-_OPTIONAL = "optional"
 _MESSAGES = build_pool(
     {
-        "KeyValue": [
-            WireField(1, "key", _OPTIONAL, "bytes"),
-            WireField(2, "create_revision", _OPTIONAL, "int64"),
-            WireField(3, "mod_revision", _OPTIONAL, "int64"),
-            WireField(4, "version", _OPTIONAL, "int64"),
-            WireField(5, "value", _OPTIONAL, "bytes"),
-        ],
-        "ResponseHeader": [WireField(3, "revision", _OPTIONAL, "int64")],
-        "RangeRequest": [
-            WireField(1, "key", _OPTIONAL, "bytes"),
-            WireField(2, "range_end", _OPTIONAL, "bytes"),
-        ],
-        "RangeResponse": [
-            WireField(1, "header", _OPTIONAL, "ResponseHeader"),
-            WireField(2, "kvs", "repeated", "KeyValue"),
-        ],
-        "PutRequest": [WireField(1, "key", _OPTIONAL, "bytes"), WireField(2, "value", _OPTIONAL, "bytes")],
-        "DeleteRangeRequest": [WireField(1, "key", _OPTIONAL, "bytes")],
-        "RequestOp": [
-            WireField(2, "request_put", _OPTIONAL, "PutRequest"),
-            WireField(3, "request_delete_range", _OPTIONAL, "DeleteRangeRequest"),
-        ],
-        "Compare": [
-            WireField(1, "result", _OPTIONAL, "int64"),
-            WireField(2, "target", _OPTIONAL, "int64"),
-            WireField(3, "key", _OPTIONAL, "bytes"),
-            WireField(6, "mod_revision", _OPTIONAL, "int64"),
-        ],
-        "TxnRequest": [
-            WireField(1, "compare", "repeated", "Compare"),
-            WireField(2, "success", "repeated", "RequestOp"),
-        ],
-        "TxnResponse": [
-            WireField(1, "header", _OPTIONAL, "ResponseHeader"),
-            WireField(2, "succeeded", _OPTIONAL, "bool"),
-        ],
-        "WatchCreateRequest": [
-            WireField(1, "key", _OPTIONAL, "bytes"),
-            WireField(2, "range_end", _OPTIONAL, "bytes"),
-            WireField(3, "start_revision", _OPTIONAL, "int64"),
-            WireField(6, "prev_kv", _OPTIONAL, "bool"),
-        ],
-        "WatchRequest": [WireField(1, "create_request", _OPTIONAL, "WatchCreateRequest")],
-        "Event": [
-            WireField(1, "type", _OPTIONAL, "int64"),
-            WireField(2, "kv", _OPTIONAL, "KeyValue"),
-            WireField(3, "prev_kv", _OPTIONAL, "KeyValue"),
-        ],
-        "WatchResponse": [
-            WireField(1, "header", _OPTIONAL, "ResponseHeader"),
-            WireField(3, "created", _OPTIONAL, "bool"),
-            WireField(11, "events", "repeated", "Event"),
-        ],
+        **read_messages(),
+        **parse_table("""
+PutRequest: 1 key bytes, 2 value bytes
+DeleteRangeRequest: 1 key bytes
+RequestOp: 2 request_put PutRequest, 3 request_delete_range DeleteRangeRequest
+Compare: 1 result int64, 2 target int64, 3 key bytes, 6 mod_revision int64
+TxnRequest: 1 compare *Compare, 2 success *RequestOp
+TxnResponse: 1 header ResponseHeader, 2 succeeded bool
+"""),
     },
     "etcdfix.tests.standin",
 )
 _TARGET_MOD = 2
-_TYPE_DELETE = 1
 _SECONDS = 20.0
 _UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
@@ -412,5 +367,5 @@ def _entry(kv: Any) -> Entry:
 
 def _event(event: Any) -> Event:
     previous = _entry(event.prev_kv) if event.HasField("prev_kv") else None
-    entry = None if event.type == _TYPE_DELETE else _entry(event.kv)
+    entry = None if event.type == EVENT_DELETE else _entry(event.kv)
     return Event(event.kv.key, entry, previous, event.kv.mod_revision)

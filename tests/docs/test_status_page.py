@@ -14,7 +14,7 @@ from tests.support.collecting import scan
 from tests.support.golden import golden_folder, needs_golden
 from tests.support.memory_source import MemorySource
 
-PAGE = Path(__file__).parents[2] / "docs/reference/report.md"
+PAGE = Path(__file__).parents[2] / "docs/report.md"
 
 
 def ours() -> dict[str, Any]:

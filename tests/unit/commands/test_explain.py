@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from etcdfix.commands.explain import Explained, ExplainRequest, explain_key
-from etcdfix.copies.finder import parse_named
-from etcdfix.copies.search import Places
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import KeptRevision, StoredValue
 from etcdfix.model.storagekey import StorageLayout
@@ -79,33 +75,15 @@ def test_a_damaged_value_among_others() -> None:
     assert (beside.opened, beside.failed, beside.damaged, beside.doubt) == (2, 1, 1, "none")
     (copy, *_) = report.copies
     assert (copy.place, copy.grade, copy.later_writes) == ("bit", "good", 0)
-    document = report.document()
-    assert document.status.state is State.FINDINGS
-    assert document.status.headline == f"{KEY} cannot be read: ciphertext-damaged (certain)"
-    assert document.next is not None
-    assert report.remedies[0].action == document.next.action
+    assert report.document().status.state is State.FINDINGS
     assert len(rendered(report).splitlines()) <= 24
-
-
-def test_a_repair_that_nothing_proves_is_only_possible() -> None:
-    cbc = configuration(provider("aescbc", key1=KEY_1), IDENTITY)
-    there = MemorySource({KEY: flipped(aescbc(secret("web")), -40)})
-    request = ExplainRequest(layout=StorageLayout(), configuration=cbc, key=KEY.encode())
-    report = explain_key(there, request).report
-    assert report is not None
-    (copy,) = report.copies
-    assert (copy.place, [*copy.needs]) == ("bit", ["unproven-repair"])
-    assert "--accept unproven-repair" in copy.fix.line(RunOptions())
 
 
 def test_a_lost_key_is_not_the_value() -> None:
     others = ((f"/registry/secrets/shop/{n}", sealed(n, b"x" * 32)) for n in ("a", "b"))
     report = explained(source(sealed("web", b"x" * 32), *others))
-    assert report.siblings[0].doubt == "none-opens"
-    assert not report.copies
-    assert report.no_repair == (
-        "no single bit or known change makes it readable under the encryption keys of this configuration"
-    )
+    assert (report.siblings[0].doubt, report.copies) == ("none-opens", [])
+    assert report.no_repair
 
 
 @pytest.mark.parametrize(
@@ -125,14 +103,6 @@ def test_a_moved_value_may_go_where_its_own_key_holds_the_same(home: bytes | Non
     assert any(" --from key:" in way.command.line(RunOptions()) for way in report.remedies) is (home is None)
 
 
-def test_of_values_that_are_not_encrypted_no_key_is_blamed() -> None:
-    """As a deletion says it: something else may write them, in an encoding of its own."""
-    garbage = {f"/registry/secrets/shop/g{n}": b"%d is garbage" % n for n in range(2)}
-    report = explained(MemorySource(garbage), "/registry/secrets/shop/g0")
-    told = "2 of 2 values of the resource without encryption cannot be read: no key is to blame"
-    assert report.deletion_withheld.startswith(told)
-
-
 def test_a_deletion_that_would_be_refused_is_not_advised() -> None:
     """Of two that look damaged only for what opens around them, the key may have had other bytes."""
     values = [
@@ -143,15 +113,12 @@ def test_a_deletion_that_would_be_refused_is_not_advised() -> None:
     assert report.finding is not None
     assert report.finding.cause == "nonce-damaged"
     assert report.siblings[0].doubt == "in-between"
-    assert not [way for way in report.remedies if way.action.startswith("Last: ")]
-    assert "a deletion is refused" in rendered(report)
-    alone = explained(
-        MemorySource({key: value for key, value in records.items() if not key.endswith("n")}),
-        "/registry/secrets/shop/m",
-    )
-    assert alone.finding is not None
+    assert report.deletion_withheld
+    assert not [way for way in report.remedies if way.verb == "delete"]
+    del records["/registry/secrets/shop/n"]
+    alone = explained(MemorySource(records), "/registry/secrets/shop/m")
     assert alone.deletion_withheld == ""
-    assert [way for way in alone.remedies if way.action.startswith("Last: ")]
+    assert [way for way in alone.remedies if way.verb == "delete"]
 
 
 def test_a_huge_value() -> None:
@@ -165,10 +132,10 @@ def test_a_huge_value() -> None:
 def test_what_a_deletion_would_set_off_in_three_lines() -> None:
     """Only of what could be deleted; the rest of the resource is looked at for any other one."""
     pod = json_object("v1", "Pod", "app", spec={"volumes": [{"name": "v", "secret": {"secretName": "web"}}]})
-    beside = (("/registry/pods/shop/app", pod), ("/registry/secrets/shop/a", sealed("a")))
-    text = rendered(explained(source(flipped(sealed("web")), *beside)))
-    assert "deletion: risk  high" in text
-    assert "referred to by  1 object; --impact shows all" in text
+    beside = (("/registry/pods/shop/app", pod), (A, sealed("a")))
+    found = explained(source(flipped(sealed("web")), *beside)).impact
+    assert found is not None
+    assert found.risk == "high"
     for value in (sealed("web"), sealed("web", b"x" * 32)):
         assert explained(source(value, *beside)).impact is None
 
@@ -260,17 +227,3 @@ def test_only_so_many_are_shown_and_all_are_counted(monkeypatch: Patch) -> None:
     monkeypatch.setattr("etcdfix.commands.explaining.history._MOST", 2)
     found = history(*[WHOLE] * 7)
     assert (len(found.writes), found.count, found.left_out) == (2, 7, 5)
-
-
-def test_many_places_that_tell_nothing_leave_the_first_screen_short(tmp_path: Path) -> None:
-    named = tuple(parse_named(f"snapshot:{tmp_path / str(number)}") for number in range(20))
-    request = ExplainRequest(
-        layout=StorageLayout(), configuration=GCM, key=KEY.encode(), places=Places(named=named)
-    )
-    pod = json_object("v1", "Pod", "app", spec={"volumes": [{"name": "v", "secret": {"secretName": "web"}}]})
-    there = source(flipped(sealed("web")), ("/registry/pods/shop/app", pod), (A, sealed("a")))
-    report = explain_key(there, request).report
-    assert report is not None
-    text = rendered(report)
-    assert len(text.splitlines()) <= 24
-    assert re.search("other places +18: -o json", text)

@@ -96,32 +96,21 @@ def get(
 
 
 @pytest.mark.parametrize(
-    ("holds", "names", "empty", "output"),
-    [
-        (HOLDS, (), True, "json"), (HOLDS, (), True, "yaml"), (HOLDS, ("nix", "nought"), False, "json"),
-        ({"/other/thing": b"x"}, (), False, "json"),
-    ],
-)  # fmt: skip
-def test_an_empty_list(holds: dict[str, bytes], names: tuple[str, ...], empty: bool, output: str) -> None:
-    text, result, _ = get(holds, *names, resource="pods", output=output)
+    ("holds", "names", "empty"),
+    [(HOLDS, (), True), (HOLDS, ("nix", "nought"), False), ({"/other/thing": b"x"}, (), False)],
+)
+def test_an_empty_list(holds: dict[str, bytes], names: tuple[str, ...], empty: bool) -> None:
+    text, result, _ = get(holds, *names, resource="pods")
     assert (result.seen, result.empty, result.missing) == (0, empty, [("pods", name) for name in names])
-    if empty and output == "json":
-        assert json.loads(text) == {
-            "apiVersion": "v1", "items": [], "kind": "List", "metadata": {"resourceVersion": ""}
-        }  # fmt: skip
-    else:
-        assert text == ""
+    assert (json.loads(text)["items"] == []) if empty else (text == "")
 
 
 def test_a_list_of_many_counts_all_and_shows_every_wrong_one() -> None:
     holds = {f"/registry/configmaps/default/c{n:03}": config_map(f"c{n:03}", "default") for n in range(150)}
     holds["/registry/configmaps/default/c149"] = b"k8s\0broken"
     text, result, _ = get(holds, resource="configmaps", output="text")
-    lines = text.splitlines()
-    assert (lines[0], result.seen) == ("150 objects: 1 cannot be read", 150)
-    assert "c149" in next(line for line in lines if line.startswith("default"))
-    assert len(lines) <= 24
-    assert "and 135 more objects" in text
+    assert (result.seen, result.findings, "c149" in text) == (150, 1, True)
+    assert len(text.splitlines()) <= 24
 
 
 def test_the_resource_version_is_etcds_as_on_the_api_server() -> None:
@@ -168,14 +157,8 @@ def test_a_salvage_is_no_object_of_kubernetes() -> None:
     document = json.loads(text)
     assert (document["apiVersion"], document["kind"]) == ("etcdfix/v1", "Salvage")
     assert (document["outcome"], document["cause"]) == ("decode-failure", "value-truncated")
-    assert document["missing_parts"]
-    assert document["damage"]["message"] == "unexpected EOF"
-    assert document["partial"]["kind"] == "ConfigMap"
-    assert "metadata" not in document
-    assert result.findings == 1
-
-
-def test_a_value_of_which_nothing_is_left() -> None:
+    assert (document["partial"]["kind"], "metadata" in document) == ("ConfigMap", False)
+    assert (result.findings, document["missing_parts"]) == (1, True)
     text, _, _ = get({"/registry/configmaps/shop/x": b"\x07\x07"}, key="/registry/configmaps/shop/x")
     assert json.loads(text)["partial"] is None
 
@@ -343,10 +326,7 @@ PLACES = {
     "secrets": KEY, "configmaps": "/registry/configmaps/shop/web",
     "another prefix": "/kubernetes.io/secrets/shop/web", "nobody's": "/registry/example.org/things/shop/web",
 }  # fmt: skip
-OUTPUTS = [
-    *([["-o", name] for name in ("text", "wide", "yaml", "json")]),
-    ["-o", "json", "--omit-managed-fields"],
-]
+OUTPUTS = [["-o", "text"], ["-o", "yaml"], ["-o", "json", "--omit-managed-fields"]]
 
 
 @pytest.fixture
@@ -361,19 +341,24 @@ def leaks(text: bytes) -> list[str]:
     return [leak for leak in LEAKS if leak in shown or leak.upper() in shown]
 
 
+# What says that it is a ConfigMap, and is not stored where Secrets are, is one for all that anyone can know.
+HIDDEN = [
+    (key, damage, value)
+    for damage, value in BROKEN.items()
+    for key in PLACES.values()
+    if key == KEY or damage not in {"other kind", "json of another kind"}
+] + [(WIDGET_KEY, damage, value) for damage, value in CUSTOM.items()]
+
+
 @pytest.mark.parametrize("output", OUTPUTS, ids=" ".join)
-@pytest.mark.parametrize("damage", BROKEN)
+@pytest.mark.parametrize("damage", dict.fromkeys(damage for _, damage, _ in HIDDEN))
 def test_nothing_is_revealed(
     damage: str, output: list[str], monkeypatch: Patch, capfdbinary: CapturedBytes, config_file: str
 ) -> None:
-    for key in PLACES.values():
-        # What says that it is a ConfigMap, and is not stored where Secrets are, is one for all that anyone can know.
-        if key != KEY and damage in {"other kind", "json of another kind"}:
-            continue
-        source = MemorySource({key: BROKEN[damage]})
+    for key, value in ((key, value) for key, name, value in HIDDEN if name == damage):
+        source = MemorySource({CRD_KEY: crd(short_names=("wd", "cj")), key: value})
         monkeypatch.setattr(get_module, "open_source", lambda _inputs, say, source=source: source)
-        words = [key] if output[0] != "-o" or key != KEY else ["secrets", "-n", "shop"]
-        for what in ([key], words):
+        for what in ([key], *([["secrets", "-n", "shop"]] if key == KEY else [])):
             run(["get", *what, *output, "--encryption-config", config_file])
             captured = capfdbinary.readouterr()
             assert leaks(captured.out + captured.err) == []
@@ -381,36 +366,13 @@ def test_nothing_is_revealed(
                 assert line.isprintable()
 
 
-@pytest.mark.parametrize("output", OUTPUTS, ids=" ".join)
-@pytest.mark.parametrize("damage", CUSTOM)
-def test_nothing_is_revealed_of_secrets_in_custom_resources(
-    damage: str, output: list[str], monkeypatch: Patch, capfdbinary: CapturedBytes
-) -> None:
-    source = MemorySource({CRD_KEY: crd(short_names=("wd", "cj")), WIDGET_KEY: CUSTOM[damage]})
-    monkeypatch.setattr(get_module, "open_source", lambda _inputs, say: source)
-    run(["get", WIDGET_KEY, *output])
-    captured = capfdbinary.readouterr()
-    assert leaks(captured.out + captured.err) == []
-
-
-def test_values_in_custom_resources_are_revealed() -> None:
-    for damage, value in CUSTOM.items():
-        text, result, _ = get(
-            {CRD_KEY: crd(short_names=("wd", "cj")), WIDGET_KEY: value}, key=WIDGET_KEY, reveal=True
-        )
-        assert (leaks(text.encode()) != [], result.masked) == (True, 0), damage
-
-
 def test_nothing_that_was_masked_replaces_an_object() -> None:
-    holds = {(key, name): value for name, value in BROKEN.items() for key in PLACES.values()}
-    holds |= {(WIDGET_KEY, name): value for name, value in CUSTOM.items()}
     only_annotated = unknown(
         b"v1", b"Secret", block(1, object_meta(b"web", b"shop") + block(12, _entry(b"a/applied", b"x")))
     )
-    holds[KEY, "no data"] = only_annotated
-    holds[KEY, "stringData alone"] = json_object("v1", "Secret", NAME, "shop", stringData={"a": "b"})
+    string_data = json_object("v1", "Secret", NAME, "shop", stringData={"a": "b"})
     forms = set()
-    for (key, name), value in holds.items():
+    for key, name, value in [*HIDDEN, (KEY, "no data", only_annotated), (KEY, "stringData", string_data)]:
         text, result, (shown,) = get({CRD_KEY: crd(short_names=("wd", "cj")), key: value}, key=key)
         if not result.masked:
             continue
@@ -451,11 +413,11 @@ def test_a_type_that_only_the_key_tells_is_marked_and_masked() -> None:
 
 
 def test_the_search_for_leaks_finds_what_is_revealed() -> None:
-    for output in ("yaml", "json"):
-        text, result, _ = get({KEY: PROTOBUF}, key=KEY, output=output, reveal=True)
-        assert leaks(text.encode())
-        assert result.masked == 0
-    assert base64.b64decode(json.loads(text)["data"]["password"]) == PLAIN
+    shown = [(KEY, "yaml", PROTOBUF), (KEY, "json", PROTOBUF)]
+    for key, output, value in shown + [(WIDGET_KEY, "json", value) for value in CUSTOM.values()]:
+        holds = {CRD_KEY: crd(short_names=("wd", "cj")), key: value}
+        text, result, _ = get(holds, key=key, output=output, reveal=True)
+        assert (leaks(text.encode()) != [], result.masked) == (True, 0)
 
 
 # A flipped bit, and the tags that make something else of a field of their message.

@@ -70,12 +70,6 @@ def test_what_is_saved_is_fixed() -> None:
     (fix,) = commands(OF_KIND, Rescued.SAVED, Rescued.SAVED)
     assert fix[:4] == ["fix", ONE.decode(), "--from", "memory"]
     assert fix[fix.index("--rescued") + 1] == "/srv/saved"
-    (one, two) = (
-        next(next_steps(OF_KEYS, dict.fromkeys(keys, rescued(Rescued.SAVED)), "/srv/saved", all_asked=True))
-        for keys in ((ONE,), (ONE, TWO))
-    )
-    assert "one after the other" not in one.action
-    assert "one after the other" in two.action
 
 
 def test_what_no_server_holds_may_be_elsewhere() -> None:

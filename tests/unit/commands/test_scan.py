@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import io
 import json
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import pytest
 
 from etcdfix.cli.look import ExitCode, scan_exit_code
 from etcdfix.commands.scan import ScanRequest, ScanResult, run_scan
-from etcdfix.model.errors import ConfigurationError, SourceError, SourceUnreachable
+from etcdfix.model.errors import SourceError, SourceUnreachable
 from etcdfix.model.model import Outcome, StoredValue
 from etcdfix.model.scope import ScopeRequest
 from etcdfix.model.storagekey import StorageLayout
@@ -25,10 +24,8 @@ from etcdfix.report.scan import found_line
 from etcdfix.text.commands import RunOptions
 from tests.support.collecting import CollectingReporter
 from tests.support.fixtures import Patch
-from tests.support.junit import read_junit
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
-    IDENTITY,
     KEY_1,
     aescbc,
     aesgcm,
@@ -121,20 +118,6 @@ def test_a_source_lost_before_the_first_key_examined_nothing() -> None:
         scan(MemorySource(HEALTHY, fails_after=0, failure=SILENT))
 
 
-@pytest.mark.parametrize("minor", [36, None])
-def test_an_unknown_kind_may_be_newer_whatever_release_is_named(minor: int | None) -> None:
-    holds = {"/registry/configmaps/shop/x": b'{"kind":"Thing","apiVersion":"v1","metadata":{}}'}
-    reading = ("--kubernetes-version", f"1.{minor}") if minor is not None else ()
-    reporter, _result = scan(holds, kubernetes_minor=minor, run=RunOptions(reading=reading))
-    (finding,) = reporter.findings.values()
-    assert finding.cause == "kind-not-registered"
-    assert any("--kubernetes-version X.Y" in r.command.line(RunOptions()) for r in finding.remedies) is (
-        minor is None
-    )
-    (delete,) = [r for r in finding.remedies if "etcdfix delete" in r.command.line(RunOptions())]
-    assert delete.command.line(RunOptions()).endswith(" --dry-run --accept newer-than-known")
-
-
 @pytest.mark.parametrize(
     ("holds", "prefix", "suggested"),
     [
@@ -146,23 +129,21 @@ def test_an_unknown_kind_may_be_newer_whatever_release_is_named(minor: int | Non
         ({}, "/registry", []),
     ],
 )
-@pytest.mark.parametrize("arguments", [(), ("secrets",), ("/nowhere/",)])
 def test_a_wrong_prefix_examines_nothing_and_says_where_the_keys_are(
-    holds: dict[str, bytes], prefix: str, suggested: list[str], arguments: tuple[str, ...]
+    holds: dict[str, bytes], prefix: str, suggested: list[str]
 ) -> None:
-    _reporter, result = scan(holds, *arguments, prefix=prefix)
-    assert result.nothing is not None
-    assert ("seem to be under" in result.nothing.hint) is bool(suggested)
-    assert all(place in result.nothing.hint for place in suggested)
-    assert code(result) is ExitCode.SOURCE
+    for arguments in ((), ("secrets",), ("/nowhere/",)):
+        _reporter, result = scan(holds, *arguments, prefix=prefix)
+        assert result.nothing is not None
+        assert ("seem to be under" in result.nothing.hint) is bool(suggested)
+        assert all(place in result.nothing.hint for place in suggested)
+        assert code(result) is ExitCode.SOURCE
 
 
 @pytest.mark.parametrize(
     ("arguments", "namespaces", "keys", "found"),
     [
-        (("secrets",), (), (), 2),
         (("secrets", "configmaps"), (), (), 3),
-        (("/registry/secrets/shop/web",), (), (), 1),
         (("/registry/secrets/shop/",), (), (), 2),
         (("widgets",), (), (), 1),
         (("secrets",), ("pay",), (), 0),
@@ -177,14 +158,6 @@ def test_scope(
     assert result.report.summary.keys == found
 
 
-def test_an_unknown_resource_is_refused_before_the_report_begins() -> None:
-    reporter = CollectingReporter()
-    request = ScanRequest(layout=StorageLayout(), scope=ScopeRequest(("gadgets",)))
-    with pytest.raises(ConfigurationError, match="unknown resource"):
-        run_scan(MemorySource(HEALTHY), request, reporter)
-    assert reporter.header is None
-
-
 def test_remarks_do_not_count_towards_the_exit_code() -> None:
     foreign = {"/registry/example.org/gadgets/shop/g": widget("g", kind="Gadget")}
     reporter, result = scan(HEALTHY | foreign)
@@ -193,26 +166,23 @@ def test_remarks_do_not_count_towards_the_exit_code() -> None:
     assert code(result) is ExitCode.NOTHING_WRONG
 
 
-def save_report(tmp_path: Path, holds: dict[str, bytes], config: Any, output: str = "json") -> Path:
-    path = tmp_path / f"last-night.{output}"
+def save_report(tmp_path: Path, holds: dict[str, bytes], config: Any) -> Path:
+    path = tmp_path / "last-night.json"
     with path.open("wb") as stream:
         request = ScanRequest(layout=StorageLayout(), configuration=config)
-        run_scan(MemorySource(holds), request, SCAN_FORMS[output](stream, RunOptions()))
+        run_scan(MemorySource(holds), request, SCAN_FORMS["json"](stream, RunOptions()))
     return path
 
 
-@pytest.mark.parametrize("output", ["json", "jsonl"])
+NEW = {"/registry/secrets/shop/new": b"x"}
+
+
 @pytest.mark.parametrize(
     ("before", "now", "config", "expected"),
     [
         (HEALTHY | BROKEN, HEALTHY | BROKEN, CONFIG, ExitCode.NOTHING_WRONG),
         (HEALTHY, HEALTHY | BROKEN, CONFIG, ExitCode.FINDINGS),
-        (
-            HEALTHY | BROKEN,
-            HEALTHY | BROKEN | {"/registry/secrets/shop/new": b"x"},
-            CONFIG,
-            ExitCode.FINDINGS,
-        ),
+        (HEALTHY | BROKEN, HEALTHY | BROKEN | NEW, CONFIG, ExitCode.FINDINGS),
         (HEALTHY | BROKEN, HEALTHY, CONFIG, ExitCode.NOTHING_WRONG),
         (HEALTHY | PLUGIN, HEALTHY | PLUGIN, WITH_KMS, ExitCode.NOTHING_WRONG),
         (HEALTHY | PLUGIN, HEALTHY | PLUGIN | BROKEN, WITH_KMS, ExitCode.FINDINGS),
@@ -221,14 +191,9 @@ def save_report(tmp_path: Path, holds: dict[str, bytes], config: Any, output: st
     ],
 )
 def test_baseline(
-    tmp_path: Path,
-    output: str,
-    before: dict[str, bytes],
-    now: dict[str, bytes],
-    config: Any,
-    expected: ExitCode,
+    tmp_path: Path, before: dict[str, bytes], now: dict[str, bytes], config: Any, expected: ExitCode
 ) -> None:
-    baseline = load_baseline(save_report(tmp_path, before, config, output))
+    baseline = load_baseline(save_report(tmp_path, before, config))
     reporter, result = scan(now, config=config, baseline=baseline)
     assert code(result) is expected
     known = {key for key in reporter.findings if key in before and key in now and before[key] == now[key]}
@@ -238,40 +203,9 @@ def test_baseline(
     said = found_line(result.report)
     assert said.startswith("INCOMPLETE: ") == (expected is ExitCode.INCOMPLETE)
     fresh = sorted(reporter.findings.keys() - known)
-    if fresh:
-        assert f"{len(fresh)} NEW: {fresh[0]}" in said
-    elif known:
-        assert f"nothing new ({len(known)} known)" in said
+    assert not fresh or f"{len(fresh)} NEW: {fresh[0]}" in said
     told = result.report.summary.new
     assert told == NewFindings(len(fresh), result.new[Outcome.UNDETERMINED], fresh[0] if fresh else None)
-
-
-NEW_PLUGIN = {"/registry/secrets/shop/kms-2": b"k8s:enc:kms:v2:prov:y"}
-
-
-@pytest.mark.parametrize("output", ["text", "wide", "junit", "html"])
-@pytest.mark.parametrize(
-    ("more", "expected"),
-    [({}, ExitCode.NOTHING_WRONG), (BROKEN, ExitCode.FINDINGS), (NEW_PLUGIN, ExitCode.INCOMPLETE)],
-    ids=["known", "new", "new-undetermined"],
-)
-def test_each_form_says_of_a_baseline_what_the_exit_code_says(
-    tmp_path: Path, output: str, more: dict[str, bytes], expected: ExitCode
-) -> None:
-    baseline = load_baseline(save_report(tmp_path, HEALTHY | PLUGIN, WITH_KMS))
-    stream = io.BytesIO()
-    request = ScanRequest(layout=StorageLayout(), configuration=WITH_KMS, baseline=baseline)
-    result = run_scan(
-        MemorySource(HEALTHY | PLUGIN | more), request, SCAN_FORMS[output](stream, RunOptions())
-    )
-    assert code(result) is expected
-    text = html.unescape(stream.getvalue().decode())
-    assert ("INCOMPLETE" in text) == (expected is ExitCode.INCOMPLETE)
-    assert ("nothing new (1 known)" in text) == (not more)
-    assert all(f"1 NEW: {key}" in text for key in more)
-    if output == "junit":
-        states = read_junit(stream.getvalue()).states()
-        assert ("failure" in states, "error" in states) == (more == BROKEN, more == NEW_PLUGIN)
 
 
 def test_a_source_lost_midway_is_incomplete_though_nothing_is_new(tmp_path: Path) -> None:
@@ -300,29 +234,20 @@ def test_every_format_of_a_scan_of_hostile_keys(output: str) -> None:
         assert json.loads(stream.getvalue())["scope"]["prefixes"][0] == "/registry/\\xfe"
 
 
-@pytest.mark.parametrize(("count", "extra"), [(100, 0), (101, 1), (250, 150)])
-def test_the_cap_from_end_to_end(count: int, extra: int) -> None:
+def test_machines_get_every_finding_and_people_a_hundred() -> None:
+    count = 101
     holds = HEALTHY | {f"/registry/secrets/shop/b{n:03}": aescbc(secret())[:-1] for n in range(count)}
     written = {}
     for output in ("wide", "status", "json", "jsonl", "name"):
         stream = io.BytesIO()
         request = ScanRequest(layout=StorageLayout(), configuration=CONFIG)
-        result = run_scan(MemorySource(holds), request, SCAN_FORMS[output](stream, RunOptions()))
-        assert code(result) is ExitCode.FINDINGS
-        assert result.report.summary.decrypt_failures == count
+        run_scan(MemorySource(holds), request, SCAN_FORMS[output](stream, RunOptions()))
         written[output] = stream.getvalue().decode()
-    rows = [line for line in written["wide"].splitlines() if line.startswith("decrypt-failure")]
-    assert len(rows) == 100
-    truncated = "too many errors, the list is truncated"
-    assert (truncated in written["wide"]) is (extra > 0)
-    causes = json.loads(written["status"])["details"]["causes"]
-    assert [c["field"] for c in causes[:100]] == [f"/registry/secrets/shop/b{n:03}" for n in range(100)]
-    assert [c["message"] for c in causes[100:]] == [truncated] * (extra > 0)
-    report = json.loads(written["json"])
+    assert sum(line.startswith("decrypt-failure") for line in written["wide"].splitlines()) == 100
+    report, status = json.loads(written["json"]), json.loads(written["status"])
+    assert (len(status["details"]["causes"]), report["statuses"]) == (101, [status])  # the last says so
     assert len(report["findings"]) == len(written["name"].splitlines()) == count
-    assert report["statuses"] == [json.loads(written["status"])]
-    assert report["summary"]["decrypt_failures"] == report["summary"]["by_cause"][0]["count"] == count
-    assert written["jsonl"].count('"kind":"Finding"') == count
+    assert report["summary"]["decrypt_failures"] == written["jsonl"].count('"kind":"Finding"') == count
 
 
 LOST_CRD = {CRD_KEY: b"junk", "/registry/namespaces/shop": namespace_object("shop")}
@@ -337,10 +262,7 @@ def test_objects_of_an_unreadable_definition_are_in_scope_of_namespace(arguments
     assert result.report.summary.keys == 1
 
 
-@pytest.mark.parametrize(
-    "tail",
-    [b"secrets", b"secrets.", b".", b"ingresses.networking.k8s.io", b"a/b.c/d", b"\xff.example.com", b""],
-)
+@pytest.mark.parametrize("tail", [b"secrets", b".", b"ingresses.networking.k8s.io", b"\xff.example.com", b""])
 def test_stray_keys_among_the_definitions_disturb_no_scope(tail: bytes) -> None:
     source = MemorySource(
         [
@@ -379,76 +301,30 @@ def test_what_was_named_and_does_not_exist_makes_no_complete_report(
     assert result.report.incomplete_reasons == ([] if exists else ["no key matches the given name"])
 
 
-def remedies_of(holds: dict[str, bytes], key: str, **settings: Any) -> list[str]:
-    reporter, _result = scan(HEALTHY | holds, **settings)
-    return [
-        f"{remedy.action}|{remedy.command.line(RunOptions())}" for remedy in reporter.findings[key].remedies
-    ]
-
-
 def test_a_version_that_the_definition_dropped_is_put_back_not_deleted() -> None:
     (key,) = WIDGET
-    lines = remedies_of({key: json_object("example.com/v1alpha1", "Widget", "w-0")}, key)
-    assert lines[0].endswith("|kubectl edit customresourcedefinitions widgets.example.com")
+    reporter, _ = scan(HEALTHY | {key: json_object("example.com/v1alpha1", "Widget", "w-0")})
+    lines = [remedy.command.line(RunOptions()) for remedy in reporter.findings[key].remedies]
+    assert lines[0] == "kubectl edit customresourcedefinitions widgets.example.com"
     assert not any("delete" in line for line in lines)
 
 
-@pytest.mark.parametrize(
-    ("key", "definition"), [(*WIDGET, crd()), ("/registry/example.com/widgets/w-1", crd(scope="Cluster"))]
-)
-def test_a_custom_resource_gets_the_path_of_its_served_version(key: str, definition: bytes) -> None:
-    config = configuration(provider("aescbc", key1=KEY_1), resources=("widgets.example.com",))
-    lines = remedies_of({CRD_KEY: definition, key: aescbc(widget(), name="old")}, key, config=config)
-    assert "|etcdfix rescue widgets.example.com --kubeconfig FILE" in lines[1]
-
-
-@pytest.mark.parametrize(
-    ("value", "cause"),
-    [
-        (b"k8s:dnc:" + aescbc(secret())[8:], "envelope-damaged"),
-        (aescbc(aescbc(secret())), "double-encrypted"),
-    ],
-)
-@pytest.mark.parametrize("identity", [True, False])
-def test_what_may_be_whole_below_is_not_offered_for_deletion(
-    value: bytes, cause: str, identity: bool
-) -> None:
-    key = "/registry/secrets/shop/odd"
-    config = configuration(provider("aescbc", key1=KEY_1), *([IDENTITY] if identity else []))
-    reporter, _result = scan(HEALTHY | {key: value}, config=config)
-    assert reporter.findings[key].cause == cause
-    assert not any("kubectl delete" in r.command.line(RunOptions()) for r in reporter.findings[key].remedies)
-
-
-def gcm(name: str, key: bytes = KEY_1, resource: str = "secrets") -> bytes:
-    etcd_key = f"/registry/{resource}/shop/{name}"
-    plaintext = secret(name) if resource == "secrets" else config_map(name)
-    return aesgcm(plaintext, etcd_key, key)
+def gcm(name: str, key: bytes = KEY_1) -> bytes:
+    return aesgcm(secret(name), f"/registry/secrets/shop/{name}", key)
 
 
 GCM = configuration(provider("aesgcm", key1=KEY_1), resources=("secrets", "configmaps"))
 OTHER = b"0" * 16
 
 
-def values(*entries: tuple[str, int, bytes]) -> Iterator[StoredValue]:
-    for name, mod_revision, value in entries:
-        yield stored(f"/registry/secrets/shop/{name}", value, mod_revision=mod_revision)
-
-
 class Records(MemorySource):
-    """A source of records with revisions of their own."""
+    """A source of Secrets with revisions of their own."""
 
-    def __init__(self, *entries: tuple[str, int, bytes], **settings: Any) -> None:
-        super().__init__({}, **settings)
-        self._records = {
-            record.key: record for record in sorted(values(*entries), key=lambda record: record.key)
-        }
-
-    def current(self, prefix: bytes = b"") -> Iterator[StoredValue]:
-        yield from (record for key, record in self._records.items() if key.startswith(prefix))
-
-    def get(self, key: bytes) -> StoredValue | None:
-        return self._records.get(key)
+    def __init__(self, *entries: tuple[str, int, bytes]) -> None:
+        super().__init__(
+            stored(f"/registry/secrets/shop/{name}", value, mod_revision=mod_revision)
+            for name, mod_revision, value in sorted(entries)
+        )
 
 
 def causes(reporter: CollectingReporter) -> dict[str, str | None]:

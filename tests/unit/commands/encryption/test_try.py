@@ -91,7 +91,6 @@ def test_each_candidate_is_told_what_it_opens() -> None:
 def test_no_rewrite_is_offered_for_kine() -> None:
     (group,) = tried(sealed(1), RIGHT, run=RunOptions(source=("--kine", "state.db"))).groups
     assert group.next is not None
-    assert group.next.action.startswith("Add the key of ")
     assert not group.next.command
 
 
@@ -109,37 +108,38 @@ def test_groups_that_several_candidates_open_are_told_apart() -> None:
         "aesgcm/v1/older": (1, ["older.yaml"], []),
         "aesgcm/v1/gone": (0, [], [name(4)]),
     }
-    lines = [*text_lines(report.document(), RunOptions(), 100)]
-    assert lines[0] == "The candidates open 3 of 4 values that do not open today"
-    assert len(lines) <= 24
+    assert len([*text_lines(report.document(), RunOptions(), 100)]) <= 24
     assert [group.next is None for group in report.groups] == [False, True, False]
     assert (report.findings, report.opened) == (4, 3)
 
 
-def test_the_right_bytes_under_another_name_are_seen_and_do_not_count_as_opening() -> None:
-    report = tried(sealed(1, 2), config("mine.yaml", provider("aesgcm", mine=KEY_2)))
-    assert [row[1:] for row in counts(report)] == [(0, 2, 0)]
-    assert (report.opened, report.next) == (0, None)
+def damaged(value: bytes) -> bytes:
+    return value[:-1] + bytes([value[-1] ^ 1])
 
 
-def test_the_right_key_of_a_damaged_value_does_not_open_it() -> None:
-    value = sealed(1)[name(1)]
-    report = tried({name(1): value[:-1] + bytes([value[-1] ^ 1]), **sealed(2)}, RIGHT)
-    assert counts(report) == [("right.yaml", 1, 1, 0)]
-
-
-def test_a_value_that_opens_and_belongs_to_another_key_does_not_count_as_opening() -> None:
-    moved = {name(7): aescbc(secret("web-1"), KEY_2, name="old")}
-    report = tried(moved, config("cbc.yaml", provider("aescbc", old=KEY_2)))
-    assert counts(report) == [("cbc.yaml", 0, 1, 0)]
+@pytest.mark.parametrize(
+    ("values", "keys", "expected"),
+    [
+        pytest.param(sealed(1, 2), provider("aesgcm", mine=KEY_2), (0, 2, 0), id="under another name"),
+        pytest.param(
+            {name(1): damaged(sealed(1)[name(1)]), **sealed(2)}, provider("aesgcm", old=KEY_2), (1, 1, 0), id="damaged"
+        ),
+        pytest.param(
+            {name(7): aescbc(secret("web-1"), KEY_2, name="old")}, provider("aescbc", old=KEY_2), (0, 1, 0), id="moved"
+        ),
+    ],
+)  # fmt: skip
+def test_the_right_key_is_seen_where_it_opens_nothing(
+    values: dict[str, bytes], keys: dict[str, Any], expected: tuple[int, int, int]
+) -> None:
+    report = tried(values, config("c.yaml", keys))
+    assert counts(report) == [("c.yaml", *expected)]
+    assert report.opened == expected[0]
 
 
 def test_damage_that_is_proven_today_is_told() -> None:
     value = sealed(1, key=KEY_1, called="new")[name(1)]
-    report = tried(
-        {name(1): value[:-1] + bytes([value[-1] ^ 1]), **sealed(2, key=KEY_1, called="new")}, RIGHT
-    )
-    (group,) = report.groups
+    (group,) = tried({name(1): damaged(value), **sealed(2, key=KEY_1, called="new")}, RIGHT).groups
     assert (group.findings, group.damaged, group.opened) == (1, 1, 0)
 
 
@@ -153,7 +153,7 @@ def test_without_a_configuration_everything_that_is_encrypted_is_tried() -> None
     report = tried({**sealed(1, 2), name(3): secret("web-3")}, WRONG, RIGHT, today=None)
     assert (report.findings, report.opened) == (2, 2)
     assert report.next is not None
-    assert line(report.next) == "etcdfix scan --encryption-config right.yaml" or "scan" in line(report.next)
+    assert line(report.next).startswith("etcdfix scan")
 
 
 def test_only_what_is_in_scope_is_tried() -> None:

@@ -12,22 +12,22 @@ from etcdfix.report.document import Column, Document, Facts, Prose, State, Statu
 from etcdfix.report.model import PublishedReport
 from etcdfix.text.commands import Command
 
-_BRIEF: Final = "What it means"
-_LINK: Final = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+_BRIEF: Final = "How to be sure"
+_LINK: Final = re.compile(r"\[([^\]]*)\]\((?:\.\./)*([^)]*)\)")
 _STRONG: Final = re.compile(r"(?<![\w*])\*{1,2}([^*]+)\*{1,2}(?![\w*])")
 _DELETABLE: Final = {
-    "not-broken": "no: an API server serves the object, and the API can correct or delete it",
+    "not-broken": "no: correct or delete it through the API",
     "unproven": "no: nothing is proven",
-    "curable": "no: what reads it can be put right, and then it can be read",
-    "declarable": "no, unless its encryption key is declared lost for ever: `--declare-key-lost`",
-    "moved": "only while the etcd key that it belongs to holds the object",
+    "curable": "no: change the configuration",
+    "declarable": "only with `--declare-key-lost`",
+    "moved": "only while the right etcd key holds the object",
     "never": "no",
-    "deletable": "yes, as the last resort: one key at a time, backed up and recorded; a refusal lists what to accept",
+    "deletable": "yes, as the last resort",
 }
 _SEVERITIES: Final = {
-    "breaks-now": "LIST and WATCH of its type fail",
-    "breaks-at-restart": "an API server that starts does not get ready",
-    "one-object": "only users of this object meet it",
+    "breaks-now": "LIST and WATCH fail",
+    "breaks-at-restart": "a restarted API server is not ready",
+    "one-object": "only users of this object notice",
 }
 
 
@@ -40,7 +40,7 @@ class CauseFacts(msgspec.Struct, frozen=True, kw_only=True):
         severities: How bad a value with it can be; empty where nothing is proven wrong.
         deletability: How a value with it stands towards its deletion, by its cause alone.
         curable_by_configuration: Changing the configuration makes the object readable again.
-        server_messages: Words of an API server, to be searched for in its log; empty where it has none of its own.
+        server_messages: Parts of lines in an API server's log, to search for.
     """
 
     cause: str
@@ -58,19 +58,17 @@ class CauseFacts(msgspec.Struct, frozen=True, kw_only=True):
         yield "Outcome", ", ".join(f"`{outcome}`" for outcome in self.outcomes)
         severity = "; ".join(f"`{severity}` ({_SEVERITIES[severity]})" for severity in self.severities)
         if severity and self.curable_by_configuration and self.cause != "crd-version-missing":
-            severity += ", if API servers use the configuration that was given"
+            severity += " under this configuration"
         yield "Severity", severity or "none: nothing is proven wrong"
         yield "May be deleted", _DELETABLE[self.deletability]
-        yield "How it is proven", self.proof
-        yield "An API server's log", "any of these" if self.server_messages else "nothing of its own"
+        yield "Proof", self.proof
 
 
 class PageSection(msgspec.Struct, frozen=True):
     """One part of a page.
 
     Attributes:
-        title: ``What you see``, ``What it means``, ``How to be sure``, ``What to do``, ``How to undo``, ``Fixture`` or
-            ``Test``.
+        title: ``How to be sure`` or ``What to do``.
     """
 
     title: str
@@ -90,14 +88,16 @@ class CausePage(PublishedReport, frozen=True, kw_only=True):
     sections: list[PageSection]
 
     def document(self) -> Document:
-        """Return what the catalogue says and what the cause means; the rest of the page is wide."""
+        """Return what the catalogue says and how to be sure; the rest of the page is wide."""
         about = self.about
-        messages = [Prose(title="In its log", paragraphs=about.server_messages, verbatim=True, wide=True)]
+        messages = [
+            Prose(title="In the API server's log", paragraphs=about.server_messages, verbatim=True, wide=True)
+        ]
         return Document(
             status=Status(State.OK, f"{about.cause}: {about.title}"),
             stakes=[about.meaning],
             next=Step(
-                "Read how to be sure, what to do and how to undo it",
+                "Read what to do",
                 Command(("etcdfix", "explain", about.cause, "-o", "wide")),
             ),
             sections=[
@@ -139,7 +139,7 @@ class CauseList(PublishedReport, frozen=True, kw_only=True):
 def _plain_lines(markdown: str) -> Iterator[str]:
     """Yield a page's lines without the marks of Markdown, and with its commands indented."""
     in_block = False
-    for line in _LINK.sub(r"\1", markdown).split("\n"):
+    for line in _LINK.sub(r"\1 (docs/\2)", markdown).split("\n"):
         if line.strip().startswith("```"):
             in_block = not in_block
         elif in_block:

@@ -64,7 +64,7 @@ class Block:
             return Mark(run=True, by_ci=True)
         found = _MARK.fullmatch(self.before)
         if found is None:
-            return None
+            return Mark(run=False) if self.page.parent.name == "causes" else None
         codes = tuple(map(int, (found["exit"] or "0").split(",")))
         return Mark(run=found["way"] == "run", journey=found["journey"], exit_codes=codes)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from pathlib import Path
 from typing import Final
 
@@ -24,8 +23,6 @@ _INSTALLED: Final = _PACKAGE / "cause_pages"
 _IN_THE_SOURCES: Final = _PACKAGE.parent / "docs" / "causes"
 _SECTION: Final = "\n## "
 _LONGEST_WORD: Final = 60
-# Marks for the tests, which readers do not need.
-_MARK: Final = re.compile(r"^ *<!-- .*? -->\n", re.MULTILINE)
 
 
 def named_cause(word: str) -> Cause:
@@ -56,7 +53,8 @@ def cause_page(cause: Cause) -> CausePage:
     Raises:
         OSError: The installation lacks it.
     """
-    _head, *sections = page_text(cause).split(_SECTION)
+    folder = _INSTALLED if _INSTALLED.is_dir() else _IN_THE_SOURCES
+    _head, *sections = (folder / f"{cause}.md").read_text(encoding="utf-8").split(_SECTION)
     return CausePage(
         tool=TOOL,
         generated_at=timestamp(),
@@ -65,12 +63,6 @@ def cause_page(cause: Cause) -> CausePage:
             PageSection(title, text.strip("\n")) for title, _, text in (s.partition("\n") for s in sections)
         ],
     )
-
-
-def page_text(cause: Cause) -> str:
-    """Return the page of a cause as it is written, in Markdown, without the marks for tests."""
-    folder = _INSTALLED if _INSTALLED.is_dir() else _IN_THE_SOURCES
-    return _MARK.sub("", (folder / f"{cause}.md").read_text(encoding="utf-8"))
 
 
 def cause_summary(cause: Cause) -> CauseFacts:

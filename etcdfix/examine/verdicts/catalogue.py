@@ -42,16 +42,16 @@ _CATALOGUE = (
         Cause.NO_CONFIGURATION,
         (Outcome.UNDETERMINED,),
         "no encryption configuration given",
-        "The value is encrypted, and nothing was given to decrypt it with. It may be in perfect order.",
-        "The value starts with k8s:enc:, and neither --encryption-config nor --manifest was given; or another API "
-        "server writes it, as OpenShift's do, and the configuration has no entry for its resource.",
+        "The value is encrypted, and you gave no configuration to decrypt it with. The value may be intact.",
+        "The value starts with k8s:enc:, and neither --encryption-config nor --manifest is given. Or another API "
+        "server, such as OpenShift's, writes the resource, and the configuration has no entry for it.",
     ),
     CauseInfo(
         Cause.RESOURCE_NOT_CONFIGURED,
         _DECRYPT,
         "resource not in the configuration",
-        "The value is encrypted, but the configuration has no entry for its resource: the API server reads "
-        "it as plaintext and refuses.",
+        "The value is encrypted, but the configuration has no entry for its resource. The API server reads the value"
+        " as plaintext and refuses it.",
         "No exact entry, group wildcard or *.* of the configuration matches the resource.",
         curable_by_configuration=True,
     ),
@@ -59,26 +59,25 @@ _CATALOGUE = (
         Cause.PROVIDER_MISSING,
         _DECRYPT,
         "no such provider in the configuration",
-        "The resource is configured, but not with the provider (or the KMS provider name) that wrote the "
-        "value.",
+        "The configuration lacks the provider, or the KMS provider name, that wrote the value. The value is probably"
+        " intact.",
         "No provider of the resource's entry has the prefix that the value starts with.",
         curable_by_configuration=True,
     ),
     CauseInfo(
         Cause.KEY_NAME_MISSING,
         _EITHER,
-        "no key of that name",
-        "The right kind of provider is configured, but the key name that the value was written under is not "
-        "in its list: the key was removed or renamed.",
-        "The provider's prefix matches; no key name does.",
+        "no key of that name in the configuration",
+        "The configuration has the right provider, but somebody removed or renamed the key.",
+        "The provider's prefix matches, and no key name matches.",
         curable_by_configuration=True,
     ),
     CauseInfo(
         Cause.PLAINTEXT_NOT_ALLOWED,
         _DECRYPT,
         "plaintext, but identity is not configured",
-        "The value is not encrypted, and the resource's provider list lacks identity, so the API server "
-        "refuses to read it. The object itself is in order.",
+        "The value is not encrypted, and the resource's provider list lacks identity, so the API server refuses it. "
+        "The object itself is intact.",
         "The value has no k8s:enc: prefix, the list has no identity provider, and the bytes decode to an object.",
         curable_by_configuration=True,
     ),
@@ -86,351 +85,334 @@ _CATALOGUE = (
         Cause.UNKNOWN_ENVELOPE,
         _DECRYPT,
         "an envelope that no API server writes",
-        "The value starts with k8s:enc: and goes on with a provider, a version or, under KMS v2, a kind of data key or "
-        "annotations that no known release writes: the envelope was damaged, something else wrote it, or a newer "
-        "release did.",
-        "The words after k8s:enc: were compared with all known providers and versions, and the numbers and annotations "
-        "of a KMS v2 envelope with what known API servers accept.",
+        "The value starts with k8s:enc:, but its provider, its version or its KMS v2 fields are unknown. It is "
+        "damaged, or a proxy, a fork or a newer release wrote it.",
+        "The words after k8s:enc: and the fields of a KMS v2 envelope were compared with what known API servers "
+        "accept.",
     ),
     CauseInfo(
         Cause.KEY_RENAMED,
         _EITHER,
         "the key has another name or place",
-        "An encryption key that the configuration has elsewhere wrote this value: under another name, for another "
-        "provider, or for other resources. The value itself may be in perfect order.",
-        "Under that key the structure of an object stands where it belongs, or the value opens; under the keys that "
-        "the value names it does not.",
+        "The configuration has the encryption key under another name, for another provider, or for other resources. "
+        "The value is probably intact.",
+        "Only under that key, the value opens or shows the structure of an object.",
         curable_by_configuration=True,
     ),
     CauseInfo(
         Cause.WRONG_KEY,
         _EITHER,
-        "noise under every key of that name",
-        "A key of the right name is configured, and what it makes of the value is noise: most likely the key has other "
-        "bytes now. A damaged nonce or a wholly overwritten value looks the same.",
-        "The value was decrypted without checking its tag or padding, with every key of that name: nowhere does the "
-        "structure of an object stand where it belongs. Nothing shows that values around it open under that key.",
+        "decrypts to noise under every matching key",
+        "The key probably has new bytes. A damaged nonce looks the same.",
+        "Decrypted without its tag, the value shows no structure of an object. No other value shows that the key is "
+        "right.",
         curable_by_configuration=True,
     ),
     CauseInfo(
         Cause.AUTHENTICATION_FAILED,
         _DECRYPT,
-        "does not open, and too little can be seen",
-        "A key of the right name is configured, and the value does not open under it. Too little of it can be seen "
-        "without its tag to tell a wrong key from a damaged value, so it is treated as under a wrong key.",
-        "Decryption was tried with every configured key that matches; a look without the tag decided nothing.",
+        "does not open, for an unclear reason",
+        "Too little of the value is visible to tell a wrong key from damage, so etcdfix treats it as wrong-key.",
+        "Every matching key was tried, and decrypting without the tag decided nothing.",
         curable_by_configuration=True,
     ),
     CauseInfo(
         Cause.STORAGE_PREFIX_CHANGED,
         _DECRYPT,
         "written under another storage prefix",
-        "The value opens as if its etcd key began with another storage prefix: the keys were copied below a new prefix "
-        "(--etcd-prefix), or etcd is read past a proxy that adds one.",
-        "The value opens, tag and all, with the associated data of the same key under the other prefix.",
+        "Somebody copied the keys below a new prefix (--etcd-prefix), or a proxy between etcd and the API server "
+        "adds one.",
+        "The value opens, with its tag, when the same key begins with the other prefix.",
         curable_by_configuration=True,
     ),
     CauseInfo(
         Cause.VALUE_MOVED,
         _DECRYPT,
         "belongs to another etcd key",
-        "The value was written under another etcd key and copied here. Encryption binds it to that key, so it cannot "
-        "be read here.",
-        "The value opens, tag and all, with the associated data of the etcd key that its contents name.",
+        "Somebody copied or renamed the value in etcd. Its encryption binds it to another etcd key, so it cannot be "
+        "read here.",
+        "The value opens, with its tag, under the etcd key that its contents name.",
     ),
     CauseInfo(
         Cause.ASSOCIATED_DATA_UNKNOWN,
         _DECRYPT,
-        "whole, but bound to something unknown",
-        "Under the right encryption key a whole object comes out, and the tag does not fit. The value may be in "
-        "perfect order and bound to an etcd key that cannot be guessed: an etcd proxy with a namespace, a prefix that "
-        "was never named. Nothing shows damage.",
-        "The value was decrypted without its tag and decodes whole; no single changed bit, no other prefix and no "
-        "other path makes the tag fit; neither its own bytes nor an earlier revision nor other values show that its "
-        "etcd key is the associated data.",
+        "whole, but bound to an unknown etcd key",
+        "The encryption key is right and the object whole, but the tag does not fit. The etcd key may be one behind "
+        "a proxy.",
+        "The value decodes without its tag. No single bit, prefix or path makes the tag fit. Nothing shows damage.",
         curable_by_configuration=True,
     ),
     CauseInfo(
         Cause.CIPHERTEXT_DAMAGED,
         _EITHER,
         "encrypted data or tag damaged",
-        "The encryption key is right, and bytes of the value were changed after it was written.",
-        "Under the right key: one changed bit was found whose undoing makes the tag fit; or the plaintext itself "
-        "breaks; or the cipher has no associated data that could be wrong; or 16 equal bytes stand in a row, or no API "
-        "server can have written the object. Only likely where it rests on an earlier revision that opens, or on "
-        "other values that open under the same key; only possible for the newest value, where no other one fails.",
+        "The encryption key is right. Bytes of the value changed after it was written.",
+        "One flipped bit explains it, or the plaintext breaks. It is only likely if other values or revisions prove "
+        "it, and only possible for the newest value.",
     ),
     CauseInfo(
         Cause.NONCE_DAMAGED,
         _DECRYPT,
         "nonce damaged",
-        "The random number in front of the encrypted data was changed, so that everything decrypts to noise.",
-        "One changed bit was found whose undoing makes the value open. Only likely where it rests on values written "
-        "before and after it that open under the same key; only possible for the newest value, where no other one "
-        "fails.",
+        "The random number before the encrypted data changed, so the whole value decrypts to noise.",
+        "One flipped bit explains it. It is only likely if values written before and after this one open under the "
+        "same key, and only possible for the newest value.",
     ),
     CauseInfo(
         Cause.VALUE_TRUNCATED,
         _EITHER,
         "value cut short",
-        "Bytes are missing at the end of the value.",
-        "The value is shorter than its format allows whatever the key; or, under the right encryption key, the object "
-        "stops before its end; or a length in an object that is not encrypted runs past the end of the value.",
+        "Bytes are missing at its end: a full disk, a cut copy, or a script that wrote a part.",
+        "The value is shorter than its format allows, the object stops before its end, or a length runs past the "
+        "end.",
     ),
     CauseInfo(
         Cause.KMS_UNREACHABLE,
         (Outcome.UNDETERMINED,),
         "KMS plugin not asked or not reachable",
-        "The value needs a KMS plugin for its data key, and the plugin could not be asked. This says "
-        "nothing about the value.",
-        "The value's envelope belongs to a configured KMS provider, and no answer came from its plugin.",
+        "The value needs a KMS plugin, and the plugin could not be asked. This says nothing about the value.",
+        "A configured KMS provider wrote the value, and its plugin gave no answer.",
     ),
     CauseInfo(
         Cause.KMS_DENIED,
         (Outcome.UNDETERMINED,),
         "KMS plugin may not use the key",
-        "The plugin answers, and the KMS behind it does not let it unwrap the data key: a policy, an expired "
-        "credential, a disabled key. This says nothing about the value.",
+        "The KMS does not let the plugin use the key: a policy, an expired credential or a disabled key. This says "
+        "nothing about the value.",
         "The plugin answered PERMISSION_DENIED or UNAUTHENTICATED.",
     ),
     CauseInfo(
         Cause.KMS_KEY_UNKNOWN,
         (Outcome.UNDETERMINED,),
         "KMS does not know the key",
-        "The plugin works, and knows no key of the key id that the value was written under. The key may be "
-        "disabled, in another region or account, or destroyed; no tool can tell, so nothing is proven.",
-        "The plugin answered NOT_FOUND or FAILED_PRECONDITION for this key id, and opened other values in the "
-        "same run.",
+        "The plugin works, but does not know the key id in the value. The key may be disabled, destroyed, or in "
+        "another region or account. Nothing is proven.",
+        "The plugin answered NOT_FOUND or FAILED_PRECONDITION for this key id, and opened other values in the same "
+        "run.",
     ),
     CauseInfo(
         Cause.KMS_UNPROVEN,
         (Outcome.UNDETERMINED,),
-        "a KMS plugin's word alone",
-        "The plugin rejects the value, or what it answers does not open it; but the plugin does not call itself well, "
-        "or no other value under the same key id opened in this run, or it knows no key of a key id whose other "
-        "values it opened, or it refuses a value without others before and after it that open. A plugin that points "
-        "at the wrong keyring answers like that for everything.",
-        "There was no positive control that fits: under this key id (KMS v1: under this provider) nothing opened, or "
-        "for a refusal not what was written before and after it; or the plugin was unwell or contradicted itself. "
-        "And the value does not show the plugin's answer to be right.",
+        "only the KMS plugin says so",
+        "The plugin's answer does not open the value, and nothing shows that the plugin is right. A plugin with the "
+        "wrong keyring rejects everything.",
+        "No other value that would confirm the plugin's answer opened, or the plugin is unwell or contradicts "
+        "itself.",
     ),
     CauseInfo(
         Cause.KMS_ENVELOPE_DAMAGED,
         _EITHER,
         "KMS envelope or wrapped key damaged",
-        "What surrounds the encrypted data is broken: the envelope does not parse or breaks a rule, or the "
-        "wrapped data key in it does not unwrap.",
-        "The API server's own checks of the envelope failed while the plugin was well; or the value opens with a "
-        "neighbour's wrapped key. Only likely where the plugin refuses this wrapped key, or what it unwraps opens "
-        "nothing, while values written before and after it open under the same key id.",
+        "The envelope around the encrypted data breaks a rule, or the wrapped data key in it does not unwrap.",
+        "The envelope fails the API server's checks, or another value's wrapped key opens the value. It is only "
+        "likely if the plugin refuses this key alone.",
     ),
     CauseInfo(
         Cause.IV_DAMAGED,
         _DECODE,
         "initialisation vector damaged",
-        "Only the first 16 bytes of the plaintext are garbled, which is what a damaged initialisation "
-        "vector does to AES-CBC. The key is right; the rest of the object is there.",
-        "A whole object comes out once its first 16 bytes are those with which objects of its etcd key begin, and "
-        "perhaps one bit of the next 16 is turned. Only possible where its magic alone differs: a newer release may "
-        "write another one.",
+        "The initialisation vector of AES-CBC is damaged, so the first 16 bytes decrypt to noise. The key is right, "
+        "and the rest is there.",
+        "The object is whole with the usual first 16 bytes. It is only possible if the magic alone differs.",
     ),
     CauseInfo(
         Cause.DOUBLE_ENCRYPTED,
         _DECODE,
         "encrypted twice",
-        "What came out of decryption is encrypted again: an encrypted value was written through another "
-        "encrypting layer, or restored by hand.",
+        "The decrypted value is encrypted again: a second encrypting layer wrote it, or somebody restored it by "
+        "hand. The object may be whole inside.",
         "The plaintext starts with k8s:enc:.",
     ),
     CauseInfo(
         Cause.EMPTY_VALUE,
         _DECODE,
         "value of 0 bytes",
-        "The key exists and holds nothing. For built-in types the API server shows an empty object without "
-        "a name instead of an error.",
+        "The key exists and its value is empty. For a built-in type, `kubectl get` shows an object without a name. A"
+        " custom resource fails.",
         "The plaintext has 0 bytes.",
     ),
     CauseInfo(
         Cause.EMPTY_OBJECT,
         _DECODE,
-        "nothing of an object in it",
-        "The value parses, but no field of the object comes out of it. For built-in types the API server "
-        "shows an empty object without a name instead of an error.",
-        "The value was decoded as the API server decodes it, and every field was empty.",
+        "an object without any field",
+        "The value parses, but has no field of the object. For built-in types, `kubectl get` shows an object without"
+        " a name.",
+        "The value was decoded as the API server decodes it, and every field is empty.",
     ),
     CauseInfo(
         Cause.ZEROED_VALUE,
         _DECODE,
         "nothing but zero bytes",
-        "The length is there, the contents were replaced by zeros: typical of a disk or file system that "
-        "lost blocks.",
+        "The value has its length, but only zero bytes. A disk or file system that lost blocks does this, often to "
+        "several values.",
         "Every byte of the plaintext is zero.",
     ),
     CauseInfo(
         Cause.MAGIC_DAMAGED,
         _DECODE,
         "first bytes damaged",
-        "The value looks like a protobuf object whose first four bytes were changed, so that no decoder "
-        "recognises it.",
-        "The first four bytes differ in a few bits from the magic, or the value ends as a protobuf "
-        "envelope ends.",
+        "The first four bytes of a protobuf object (k8s and a zero) changed, so no decoder recognises it.",
+        "A few bits of these bytes differ, or the value ends like a protobuf envelope. It is certain if the value "
+        "decodes with the right bytes.",
     ),
     CauseInfo(
         Cause.ENVELOPE_DAMAGED,
         _EITHER,
         "k8s:enc: damaged",
-        "The value begins almost like an encrypted one: a bit of the prefix k8s:enc: was flipped, so the API "
-        "server takes it for plaintext. What follows may be in perfect order.",
-        "The first eight bytes differ from k8s:enc: in a few bits.",
+        "A bit of the prefix k8s:enc: flipped, so the API server takes the value for plaintext. The rest may be "
+        "intact.",
+        "The first eight bytes differ from k8s:enc: in at most three bits.",
     ),
     CauseInfo(
         Cause.PROTOBUF_DAMAGED,
         _DECODE,
         "protobuf damaged",
-        "The value is a protobuf object whose inside breaks the wire format or a typed field.",
-        "The bytes were walked as the API server's generated decoders walk them; they stop at the byte and "
-        "field path given.",
+        "The value is a protobuf object that breaks the wire format or a typed field.",
+        "The bytes were decoded as the API server decodes them. The finding names the byte and the field where "
+        "decoding stops.",
     ),
     CauseInfo(
         Cause.JSON_DAMAGED,
         _DECODE,
         "JSON damaged",
-        "The value is JSON that does not parse, or in which a field has a type that it must not have.",
+        "The value is JSON that does not parse, or a field of it has a wrong type.",
         "The bytes were parsed by the rules of the API server's JSON decoder.",
     ),
     CauseInfo(
         Cause.CBOR_DAMAGED,
         _DECODE,
         "CBOR damaged",
-        "The value is CBOR that does not parse, or breaks the rules that Kubernetes adds.",
+        "The value is CBOR that does not parse or breaks a rule of Kubernetes. API servers store CBOR only with the "
+        "feature gate CBORServingAndStorage.",
         "The bytes were parsed by the rules of the API server's CBOR decoder.",
     ),
     CauseInfo(
         Cause.UNKNOWN_ENCODING,
         _DECODE,
         "no known encoding",
-        "The value is neither protobuf nor JSON, YAML, CBOR or base64 of any of these.",
-        "Every serializer that the API server would try was tried.",
+        "The value is not protobuf, JSON, YAML or CBOR, and not base64 of these. Something else overwrote it, or a "
+        "newer release wrote it.",
+        "Every serializer of the API server was tried.",
     ),
     CauseInfo(
         Cause.TEXT_MODE_DAMAGE,
         _DECODE,
         "line feeds rewritten",
-        "The value went through something that treats bytes as text and wrote CR LF for every LF.",
-        "The value decodes once every CR LF is turned back into LF.",
+        "Something treated the value as text and wrote CR LF for every LF: a terminal, version control, a script on "
+        "Windows.",
+        "The value decodes once every CR LF is LF again.",
     ),
     CauseInfo(
         Cause.KIND_MISSING,
         (Outcome.DECODE_FAILURE, Outcome.INCONSISTENT),
         "kind or apiVersion missing",
-        "The value does not say what it is. A protobuf value without kind is still served on GET and LIST, "
-        "while every watch on it fails.",
-        "The type information of the value was read as the API server reads it.",
+        "The value has no kind or apiVersion. A custom resource cannot be decoded. A protobuf object is served, but "
+        "watches on it fail.",
+        "The type information was read as the API server reads it.",
     ),
     CauseInfo(
         Cause.KIND_NOT_REGISTERED,
         _DECODE,
         "kind or version unknown",
-        "The value says that it is of a kind and version that no known release has: the words were "
-        "damaged, or the object was written by something newer than this tool.",
-        "Kind and version were looked up among all known releases, or in that of --kubernetes-version.",
+        "No known release has the kind and version in the value. A letter is damaged, or something newer than this "
+        "tool wrote the object.",
+        "Kind and version were looked up in every known release, or in the one of --kubernetes-version.",
     ),
     CauseInfo(
         Cause.VERSION_REMOVED,
         _DECODE,
-        "written in a version that was removed",
-        "The value is of a kind and version that the assumed release no longer reads. An older API server "
-        "still does.",
-        "Kind and version are known in an earlier release and not in --kubernetes-version.",
+        "version removed from Kubernetes",
+        "The value has a version that your Kubernetes release does not read. An older API server still reads it. The"
+        " value is whole.",
+        "An earlier release knows the kind and version, and --kubernetes-version does not.",
     ),
     CauseInfo(
         Cause.CRD_VERSION_MISSING,
         _DECODE,
-        "version no longer in the CRD",
-        "The custom resource is stored in a version that its CustomResourceDefinition does not list any more. "
-        "With the version back in the list (it need not be served), it is readable again.",
+        "version missing in the CRD",
+        "The custom resource is stored in a version that its CustomResourceDefinition does not list. The object is "
+        "whole. Put the version back to read it.",
         "The version in the value was looked up in the readable CRD.",
         curable_by_configuration=True,
     ),
     CauseInfo(
         Cause.WRONG_KIND_FOR_KEY,
         _DECODE,
-        "another kind than the key says",
-        "The value is a whole object, but of a kind that does not belong under this key.",
-        "The kind in the value does not convert to the kind that the path promises.",
+        "kind does not fit the etcd key",
+        "The value is a whole object, but its kind does not belong at this etcd key. Somebody copied it here, or a "
+        "restore mixed up keys.",
+        "The kind in the value does not convert to the kind of the key.",
     ),
     CauseInfo(
         Cause.TRAILING_BYTES,
         _DECODE,
         "whole object with bytes after it",
-        "The object is complete, and something follows it that does not belong there: two writes that ran "
-        "into each other, or a value that was not cut to its length.",
-        "The value decodes once everything after the end of the object is left out: of its protobuf envelope, or of "
-        "the JSON document.",
+        "Two writes ran together, or a value was not cut to its length.",
+        "The value decodes without the bytes after the end of its protobuf envelope or JSON document.",
     ),
     CauseInfo(
         Cause.CONVERSION_FAILED,
         _DECODE,
         "does not convert to the current version",
-        "The object is whole, but a field of an old version does not translate into the form that the API "
-        "server works with.",
-        "The rules by which the API server converts this kind were applied to it.",
+        "The object is whole, but a field does not convert to the API server's internal version, such as a quantity "
+        "that is no number.",
+        "The API server's conversion rules for this kind were applied to the object.",
     ),
     CauseInfo(
         Cause.ALLOCATOR_DAMAGED,
         (Outcome.DECODE_FAILURE,),
         "allocation bitmap damaged",
-        "The record of used ClusterIPs or NodePorts does not decode. API servers need it at start-up; it "
-        "is never to be deleted with this tool.",
+        "The record of used ClusterIPs or NodePorts does not decode. An API server needs it to start. etcdfix never "
+        "deletes it.",
         "The value under ranges/ was decoded as a RangeAllocation.",
     ),
     CauseInfo(
         Cause.OWNER_UNKNOWN,
         (Outcome.UNDETERMINED, Outcome.READABLE),
-        "type's owner unknown",
-        "No readable CustomResourceDefinition claims this path: it may belong to an aggregated API server, to "
-        "OpenShift's own or to another program, so nobody here can say what a valid value looks like.",
-        "The CRD was looked up in the same etcd, even where it was not in scope.",
+        "owner of the type unknown",
+        "No readable CustomResourceDefinition has this path. It may belong to an aggregated API server or to another"
+        " program, so etcdfix cannot know what a valid value is.",
+        "The CRD was looked up in the same etcd, even outside the scope of the scan.",
     ),
     CauseInfo(
         Cause.NOT_AN_OBJECTS_KEY,
         _DECODE,
         "not an object's key",
-        "The etcd key has too few parts for its resource, so no object can have it. Web UIs for etcd write such keys "
-        "to mark directories. A LIST of the resource reads them too, and fails.",
-        "Namespace or name is missing in the etcd key. The value is not encrypted, and is empty or one word of at most "
-        "64 characters.",
+        "The etcd key has too few parts for its resource, so it holds no object. Web UIs for etcd, such as e3w, "
+        "write such keys to mark directories. A LIST reads them and fails.",
+        "The etcd key lacks a namespace or name. The value is not encrypted, and is empty or one word of at most 64 "
+        "characters.",
     ),
     CauseInfo(
         Cause.IDENTITY_MISMATCH,
         _INCONSISTENT,
-        "contradicts its own key",
-        "Name, namespace or kind inside the object differ from the key it is stored under: the value was "
-        "moved or copied, or the field was damaged. The API server does not compare them when reading.",
-        "metadata.name, metadata.namespace and kind were compared with the key.",
+        "contradicts its own etcd key",
+        "The name, namespace or kind in the object differs from its etcd key. Somebody moved or copied the value, or"
+        " the field is damaged. The API server does not compare them.",
+        "metadata.name, metadata.namespace and kind were compared with the etcd key.",
     ),
     CauseInfo(
         Cause.INVALID_UTF8,
         _INCONSISTENT,
         "text that is not UTF-8",
-        "A text field holds bytes that are not UTF-8; the API server shows replacement characters.",
+        "A text field has bytes that are not UTF-8, often one flipped bit. The API server shows replacement "
+        "characters instead.",
         "Every text field was checked.",
     ),
     CauseInfo(
         Cause.RAW_JSON_INVALID,
         _INCONSISTENT,
         "embedded JSON broken",
-        "A field that is copied verbatim into answers (managedFields, an embedded object) is not valid "
-        "JSON. No JSON answer that contains the object can be made, whole LISTs too: it is a 500, or, with "
-        "many objects, a 200 that breaks off.",
+        "A field that answers copy unchanged is not valid JSON, usually metadata.managedFields. Every JSON answer "
+        "with the object fails, whole LISTs too: a 500, or a 200 that breaks off.",
         "Every embedded JSON field was parsed by the rules of the API server's encoder.",
     ),
     CauseInfo(
         Cause.INT_OR_STRING_INVALID,
         _INCONSISTENT,
         "impossible IntOrString",
-        "A field that is either a number or a text says that it is neither. The object decodes, and every "
-        "answer that contains it fails.",
+        "A field such as a port or maxSurge is neither a number nor text. The object decodes, but every JSON answer "
+        "with it fails. Protobuf clients work.",
         "The type of every IntOrString was compared with 0 and 1.",
     ),
 )

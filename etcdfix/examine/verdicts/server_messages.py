@@ -11,18 +11,17 @@ from typing import Final
 from etcdfix.examine.verdicts.causes import Cause
 
 _TAG: Final = "cipher: message authentication failed"
-_SECRETBOX: Final = "output array was not large enough for encryption"
+_SECRETBOX: Final = "output array was not large enough"
 _PADDING: Final = "invalid padding on input"
-_PKCS7: Final = "invalid PKCS7 data (empty or not padded)"
-_BLOCKS: Final = "the stored data is not a multiple of the block size"
-_SHORT: Final = "the stored data was shorter than the required size"
+_PKCS7: Final = "invalid PKCS7 data"
+_BLOCKS: Final = "not a multiple of the block size"
+_SHORT: Final = "shorter than the required size"
 _NO_PREFIX: Final = "no matching prefix found"
-_NO_AES: Final = "no matching key was found for the provided AES transformer"
-_NO_SECRETBOX: Final = "no matching key was found for the provided Secretbox transformer"
+_NO_KEY: Final = "no matching key was found for the provided"
 _IDENTITY: Final = "identity transformer tried to read encrypted data"
 _REFUSED: Final = "rpc error: code ="
 _WIRE: Final = "cannot parse invalid wire-format data"
-_BASE64: Final = "illegal base64 data at input byte"
+_BASE64: Final = "illegal base64 data"
 _CHARACTER: Final = "invalid character"
 _END: Final = "unexpected EOF"
 _YAML: Final = "yaml: "
@@ -35,10 +34,10 @@ SERVER_MESSAGES: Final[dict[Cause, tuple[str, ...]]] = {
     Cause.NO_CONFIGURATION: (),
     Cause.RESOURCE_NOT_CONFIGURED: (_IDENTITY,),
     Cause.PROVIDER_MISSING: (_NO_PREFIX,),
-    Cause.KEY_NAME_MISSING: (_NO_AES, _NO_SECRETBOX),
+    Cause.KEY_NAME_MISSING: (_NO_KEY,),
     Cause.PLAINTEXT_NOT_ALLOWED: (_NO_PREFIX,),
     Cause.UNKNOWN_ENVELOPE: (_NO_PREFIX, _SOURCE_TYPE, "failed to validate annotations"),
-    Cause.KEY_RENAMED: (_NO_PREFIX, _NO_AES, _NO_SECRETBOX, *_NOISE),
+    Cause.KEY_RENAMED: (_NO_PREFIX, _NO_KEY, *_NOISE),
     Cause.WRONG_KEY: _NOISE,
     Cause.AUTHENTICATION_FAILED: _NOISE,
     Cause.STORAGE_PREFIX_CHANGED: (_TAG,),

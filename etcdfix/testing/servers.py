@@ -16,9 +16,8 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.places import (
     Containers,
     NoEtcdError,
@@ -30,6 +29,9 @@ from etcdfix.testing.places import (
     packaged_tools,
 )
 from etcdfix.testing.writes import ClientFiles, EtcdWriter
+
+if TYPE_CHECKING:
+    from etcdfix.testing.certificates import CertificateAuthority
 
 ROOT_USER = ("root", "root-of-the-test")
 READER = ("reader", "reads:one prefix")  # a colon in a password is allowed

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -26,37 +25,6 @@ def test_every_command_and_every_option_has_help() -> None:
         for option in command.params:
             if isinstance(option, click.Option):
                 assert option.help, f"{name} {option.opts}"
-
-
-def test_the_readmes_commands_run_with_any_python_that_is_new_enough_and_say_so_where_it_is_not(
-    tmp_path: Path,
-) -> None:
-    readme = (REPOSITORY / "README.md").read_text()
-    blocks = re.findall(r"^```sh\n(.*?)^```", readme, re.DOTALL | re.MULTILINE)
-    for command in blocks[:2]:
-        assert set(re.findall(r"(?<![\w/])python[\d.]*(?= )", command)) == {"python3"}
-        check, _, rest = command.partition(" && ")
-        assert rest.startswith("python3 -m venv .venv && ")
-        old = tmp_path / "python3"
-        old.write_text(
-            f'#!/bin/sh\n[ "$1" = -c ] || exit 99\nexec {sys.executable} -c "import sys; '
-            "sys.version_info = (3, 9, 2); sys.version = '3.9.2 (default)'; $2\"\n"
-        )
-        old.chmod(0o755)
-        done = {
-            path: subprocess.run(
-                ["/bin/sh", "-c", f"{check} && echo ready"],
-                env={"PATH": path},
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            for path in (str(tmp_path), f"{Path(sys.executable).parent}:/usr/bin:/bin")
-        }
-        too_old, fine = done.values()
-        assert (too_old.returncode, too_old.stdout) == (1, "")
-        assert too_old.stderr == "etcdfix needs Python 3.11 or newer; python3 is 3.9.2\n"
-        assert (fine.returncode, fine.stdout, fine.stderr) == (0, "ready\n", "")
 
 
 def test_the_runbook_grants_what_is_asked_of_the_api_servers() -> None:

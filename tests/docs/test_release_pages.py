@@ -28,7 +28,7 @@ def done(clone: Path, script: str) -> str:
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("walked") / "etcdfix"
     subprocess.run(["git", "clone", "-q", str(REPOSITORY), str(folder)], check=True)
-    pages = (DOCS / "contributing.md", DOCS / "offline/README.md")
+    pages = (DOCS / "contributing.md", DOCS / "install.md")
     blocks = [block for page in pages for block in blocks_of(page)]
     done(folder, "".join(block.text for block in blocks if block.mark and block.mark.journey == "walked"))
     return folder
@@ -50,7 +50,7 @@ def test_the_image_is_built_and_saved(clone: Path) -> None:
         pytest.skip("no Docker engine answers")
     image = [
         block
-        for block in blocks_of(DOCS / "offline/README.md")
+        for block in blocks_of(DOCS / "install.md")
         if block.mark and block.mark.journey == "image"
     ]
     done(clone, image[0].text)

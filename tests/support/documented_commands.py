@@ -27,7 +27,7 @@ _SAMPLES: Final = (
 _MOST_PLACEHOLDERS: Final = 20
 
 _OF_THE_SHELL: Final = (
-    "[", "cd", "echo", "eval", "exit", "export", "kill", "printf", "read", "set", "source", "test", "trap", "true",
+    ".", "[", "cd", "echo", "eval", "exit", "export", "kill", "printf", "read", "set", "source", "test", "trap", "true",
     "umask", "unset", "until", "wait",
 )  # fmt: skip
 _OF_EVERY_LINUX: Final = (
@@ -51,7 +51,7 @@ KNOWN: Final[dict[str, frozenset[str]]] = {
     # Kubernetes and its distributions
     "k3s": frozenset({"etcd-snapshot", "kubectl", "secrets-encrypt", "server", "token"}),
     "kubectl": frozenset(
-        {"annotate", "apply", "auth", "cp", "create", "delete", "describe", "edit", "exec", "explain", "get"}
+        {"annotate", "apply", "auth", "cp", "create", "delete", "describe", "edit", "exec", "explain", "get", "krew"}
         | {"label", "logs", "patch", "replace", "rollout", "scale", "version", "wait"}
     ),
     "rke2": frozenset({"etcd-snapshot", "secrets-encrypt", "server"}),
@@ -73,7 +73,7 @@ KNOWN: Final[dict[str, frozenset[str]]] = {
     # how etcdfix is installed
     "apt-get": frozenset({"install", "update"}),
     "git": frozenset({"add", "checkout", "clone", "commit", "diff", "log", "push", "tag", "verify-tag"}),
-    "pip": frozenset({"check", "download", "install"}),
+    "pip": frozenset({"check", "download", "install", "uninstall"}),
     "python": frozenset(),
     "python3": frozenset(),
     # how it is made

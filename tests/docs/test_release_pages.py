@@ -49,9 +49,7 @@ def test_the_image_is_built_and_saved(clone: Path) -> None:
     if subprocess.run(["docker", "info"], capture_output=True, check=False).returncode:
         pytest.skip("no Docker engine answers")
     image = [
-        block
-        for block in blocks_of(DOCS / "install.md")
-        if block.mark and block.mark.journey == "image"
+        block for block in blocks_of(DOCS / "install.md") if block.mark and block.mark.journey == "image"
     ]
     done(clone, image[0].text)
     assert (clone / "dist/etcdfix-image.tar").stat().st_size > 10_000_000

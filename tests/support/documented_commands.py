@@ -51,7 +51,20 @@ KNOWN: Final[dict[str, frozenset[str]]] = {
     # Kubernetes and its distributions
     "k3s": frozenset({"etcd-snapshot", "kubectl", "secrets-encrypt", "server", "token"}),
     "kubectl": frozenset(
-        {"annotate", "apply", "auth", "cp", "create", "delete", "describe", "edit", "exec", "explain", "get", "krew"}
+        {
+            "annotate",
+            "apply",
+            "auth",
+            "cp",
+            "create",
+            "delete",
+            "describe",
+            "edit",
+            "exec",
+            "explain",
+            "get",
+            "krew",
+        }
         | {"label", "logs", "patch", "replace", "rollout", "scale", "version", "wait"}
     ),
     "rke2": frozenset({"etcd-snapshot", "secrets-encrypt", "server"}),

@@ -151,6 +151,12 @@ def prefix(etcd_prefix: str) -> bytes:
 
 
 @pytest.fixture(autouse=True)
+def _no_waiting_for_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a machine that dies loses what was not synced; that it is synced, and when, the announced steps show."""
+    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
+
+
+@pytest.fixture(autouse=True)
 def _empty_machine(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Each test has a machine of its own: nothing runs there, and nothing is kept there yet."""
     root = tmp_path_factory.getbasetemp() / f"machine-{next(_machines)}"

@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from etcdfix.model.errors import SourceUnreachable
-from etcdfix.model.model import StoredValue, digest_of
+from etcdfix.model.model import StoredValue
 from etcdfix.remediation import members as members_module
 from etcdfix.remediation.datastore import EtcdNow, KeyReading
 from etcdfix.remediation.errors import MemberListUnusable
@@ -65,13 +65,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdMembers]:
         yield started
 
 
-@pytest.fixture
-def broken_cluster(tmp_path: Path) -> Iterator[EtcdMembers]:
-    with etcd_members(tmp_path) as started:
-        started.server("member-0").put(KEY, VALUE)
-        yield started
-
-
 def agreed(survey: MemberSurvey) -> bool:
     return not (survey.differing or survey.unchecked)
 
@@ -93,8 +86,6 @@ def test_all_members_agree(cluster: EtcdMembers, named: tuple[str, ...]) -> None
     for copy in survey.copies:
         assert copy.stored == reading.stored
         assert copy.revision >= reading.revision
-        assert copy.describe().startswith(f"{copy.label}: mod_revision ")
-        assert copy.describe().endswith(f"{len(VALUE)} bytes, {digest_of(VALUE)}")
 
 
 def test_every_member_is_asked_for_its_own_copy(cluster: EtcdMembers) -> None:
@@ -113,17 +104,11 @@ def test_every_member_is_asked_for_its_own_copy(cluster: EtcdMembers) -> None:
     ]
 
 
-def test_a_learner_has_no_say(broken_cluster: EtcdMembers) -> None:
-    broken_cluster.add_learner("learner")
-    learner = broken_cluster.member_id("learner")
-    with connected(*broken_cluster.endpoints()) as client:
+def test_a_learner_has_no_say(etcd: EtcdServer, monkeypatch: Patch) -> None:
+    with connected(etcd.endpoint) as client:
+        listed(client, monkeypatch, member(name="learner", learner=True))
         survey = survey_members(client, KEY)
-    assert [copy.name for copy in survey.copies] == ["member-0", "member-1", "member-2"] or len(
-        survey.copies
-    ) == 3
-    assert learner not in {copy.member_id for copy in survey.copies}
-    assert survey.learners == (f"learner ({learner:x})",)
-    assert agreed(survey)
+    assert (len(survey.copies), survey.learners, agreed(survey)) == (1, ("learner (abc)",), True)
 
 
 LINEARIZABLE = StoredValue(KEY, VALUE, 7, 5, 2, 0)
@@ -142,11 +127,15 @@ def survey_of(*copies: MemberCopy, reading: StoredValue | None = LINEARIZABLE) -
 @pytest.mark.parametrize(
     "changes",
     [
-        {"value": VALUE + b"x"}, {"mod_revision": 8}, {"create_revision": 6}, {"version": 3}, {"lease": 1},
+        {"value": VALUE + b"x"},
+        {"mod_revision": 8},
+        {"create_revision": 6},
+        {"version": 3},
+        {"lease": 1},
         None,
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_whatever_differs_counts(changes: dict[str, Any] | None) -> None:
     other = None if changes is None else msgspec.structs.replace(LINEARIZABLE, **changes)
     same, odd = copy_of("a", LINEARIZABLE), copy_of("odd", other)
@@ -197,34 +186,29 @@ def test_a_member_that_catches_up(cluster: EtcdMembers) -> None:
         assert proxy.calls.count(RANGE) == 4
 
 
-@pytest.mark.parametrize("found_by", ["endpoint", "endpoint that told nothing before", "member list"])
+@pytest.mark.parametrize("by_list", [False, True])
 def test_a_member_that_does_not_catch_up_is_not_different(
-    cluster: EtcdMembers, monkeypatch: Patch, found_by: str
+    cluster: EtcdMembers, monkeypatch: Patch, by_list: bool
 ) -> None:
     """Its old answer says that the key is absent, which would look like a member that differs."""
     late = cluster.member_id("member-2")
     with LossyProxy(cluster.endpoint("member-2")) as proxy:
         proxy.rewrite = answers_as(10**6, _as_before)
-        listed = found_by == "member list"
-        named = [
-            cluster.endpoint("member-0"),
-            *([] if listed else [cluster.endpoint("member-1"), proxy.endpoint]),
-        ]
-        with connected(*named) as client:
+        more = [] if by_list else [cluster.endpoint("member-1"), proxy.endpoint]
+        with connected(cluster.endpoint("member-0"), *more) as client:
             members = tuple(
                 replace(one, client_urls=(f"http://{proxy.endpoint}",)) if one.member_id == late else one
                 for one in client.members()
             )
-            if listed:
+            if by_list:
                 monkeypatch.setattr(client, "members", lambda: members)
-            if "nothing" in found_by:
+            else:  # an endpoint that told nothing before
                 monkeypatch.setattr(client, "statuses", tuple)
             survey = survey_members(client, KEY, patience_seconds=0.02)
     assert survey.differing == ()
     (behind,) = survey.unchecked
     assert (behind.name, behind.stored) == ("member-2", None)
-    lags = f"{proxy.endpoint}: lags behind, at revision 1 instead of {survey.reading.revision}"
-    assert behind.reason == (f"http://{lags}" if listed else lags)
+    assert "lags behind, at revision 1 instead of" in behind.reason
 
 
 @pytest.mark.parametrize("writes", [1, 100])
@@ -263,19 +247,14 @@ def reason_of(client: EtcdClient, name: str = "other") -> str:
 
 
 def test_urls_that_lead_nowhere(etcd: EtcdServer, monkeypatch: Patch) -> None:
-    with LossyProxy(etcd.endpoint) as proxy, connected(etcd.endpoint) as client:
-        passed = f"http://{proxy.endpoint}"
-        urls = (NOBODY, "ftp://a:1", "http://b", f"http://{etcd.endpoint}", passed)
+    with connected(etcd.endpoint) as client:
+        urls = (NOBODY, "ftp://a:1", "http://b", f"http://{etcd.endpoint}")
         listed(client, monkeypatch, member(*urls), member(member_id=0xABD, name="silent"))
         (me,) = (status.member_id for status in client.statuses())
         reasons = {copy.name: copy.reason for copy in survey_members(client, KEY).unchecked}
-    assert reasons == {
-        "other": "a client URL that it advertises cannot be used: endpoint 'ftp://a:1' has the scheme 'ftp'; "
-        "a client URL that it advertises cannot be used: endpoint 'http://b' has no port; "
-        f"{etcd.endpoint}: member {me:x} answers there; "
-        f"{NOBODY}: nobody listens there (connection refused); {passed}: member {me:x} answers there",
-        "silent": "it advertises no client URL",
-    }
+    assert reasons["silent"] == "it advertises no client URL"
+    wrong = ("has the scheme 'ftp'", "has no port", f"{etcd.endpoint}: member {me:x} answers there")
+    assert all(words in reasons["other"] for words in (*wrong, f"{NOBODY}: nobody listens there"))
 
 
 def test_a_url_that_leads_to_another_cluster(
@@ -316,29 +295,25 @@ def test_a_member_that_has_answered_is_not_asked_at_another_address(
 ) -> None:
     with LossyProxy(etcd.endpoint) as proxy, connected(etcd.endpoint) as client:
         (me,) = client.members()
-        monkeypatch.setattr(
-            client, "members", lambda: (replace(me, client_urls=(f"http://{proxy.endpoint}",)),)
-        )
+        moved = (replace(me, client_urls=(f"http://{proxy.endpoint}",)),)
+        monkeypatch.setattr(client, "members", lambda: moved)
         assert agreed(survey_members(client, KEY))
         assert proxy.calls == []
 
 
-def test_tls_is_not_left(start_etcd: StartEtcd, tmp_path: Path, monkeypatch: Patch, etcd: EtcdServer) -> None:
-    authority = CertificateAuthority(tmp_path / "ca")
+def test_tls_is_not_left(
+    start_etcd: StartEtcd, authority: CertificateAuthority, monkeypatch: Patch, etcd: EtcdServer
+) -> None:
     guarded = start_etcd(authority=authority, client_certificates=True)
     files = authority.issue("client")
     options = {"cacert": str(authority.cert), "cert": str(files.cert), "key": str(files.key)}
     with LossyProxy(etcd.endpoint) as proxy, connected(guarded.endpoint, **options) as client:
         assert agreed(survey_members(client, KEY))
         listed(client, monkeypatch, member(f"http://{proxy.endpoint}", NOBODY.replace("http", "https")))
-        assert reason_of(client) == (
-            f"http://{proxy.endpoint}: advertised without TLS, while --endpoints speak TLS; "
-            "https://127.0.0.1:1: nobody listens there (connection refused)"
-        )
+        told = reason_of(client)
+        assert f"http://{proxy.endpoint}: advertised without TLS, while --endpoints speak TLS" in told
+        assert "https://127.0.0.1:1: nobody listens there" in told
         assert proxy.calls == []
-    with connected(guarded.endpoint, insecure_skip_tls_verify=True, **options) as client:
-        listed(client, monkeypatch, member("https://127.0.0.1:1"))
-        assert reason_of(client) == "https://127.0.0.1:1: connection refused"
 
 
 def test_members_behind_a_login(start_etcd: StartEtcd, monkeypatch: Patch) -> None:
@@ -380,7 +355,7 @@ def test_members_behind_a_login(start_etcd: StartEtcd, monkeypatch: Patch) -> No
 def test_the_cluster_does_not_answer(etcd: EtcdServer, path: str) -> None:
     with (
         LossyProxy(etcd.endpoint) as proxy,
-        connected(proxy.endpoint, dial_timeout_seconds=1.0, command_timeout_seconds=0.2) as client,
+        connected(proxy.endpoint, dial_timeout_seconds=1.0, command_timeout_seconds=0.05) as client,
     ):
         proxy.before = lambda called, _request: NO_LEADER if called == path else None
         with pytest.raises(SourceUnreachable, match="no leader"):
@@ -431,21 +406,17 @@ def test_alarms(start_etcd: StartEtcd) -> None:
 
 
 def test_no_channel_raises_an_alarm(etcd: EtcdServer) -> None:
-    assert alarm_query().SerializeToString() == b""
     activate = message("AlarmRequest").FromString(b"\x08\x01\x18\x02")
     assert b"\x08\x01" in activate.SerializeToString()
     with LossyProxy(etcd.endpoint) as proxy:
         endpoint = parse_endpoint(proxy.endpoint, has_tls_material=False)
-        channel = open_channel(endpoint, TLSMaterial(), EtcdConnection())
-        try:
+        with closing(open_channel(endpoint, TLSMaterial(), EtcdConnection())) as channel:
             for request in (activate, message("AlarmRequest")(memberID=1), message("AlarmRequest")(alarm=2)):
                 with pytest.raises(ValueError, match="could raise or lift an alarm"):
                     channel.start(ALARM, request, timeout_seconds=5)
             with pytest.raises(ValueError, match="is not a stream"):
                 channel.stream(ALARM, iter([activate]), timeout_seconds=5)
             channel.start(ALARM, alarm_query(), timeout_seconds=5).result()
-        finally:
-            channel.close()
         assert proxy.calls == [ALARM.path]
 
 

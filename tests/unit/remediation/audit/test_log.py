@@ -6,8 +6,6 @@ import errno
 import json
 import os
 import stat
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,14 +28,13 @@ from etcdfix.remediation.audit.record import (
 )
 from etcdfix.remediation.audit.verify import ChainState, verify, without_head
 from etcdfix.remediation.durable import SafeDirectory
-from etcdfix.remediation.errors import AuditError, AuditLogBroken, AuditLogLocked, UnsafePlace
+from etcdfix.remediation.errors import AuditError, AuditLogBroken, AuditLogLocked
 from tests.support.audit_logs import (
     NOON,
     OPERATOR,
     entry,
     killed_at_every_step,
     mounted,
-    own_directory,
     subject,
     write_log,
 )
@@ -49,13 +46,6 @@ from tests.support.durable_steps import (
     TORN_STEPS,
     FailAt,
 )
-
-root_only = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return own_directory(tmp_path / "log") / "audit.jsonl"
 
 
 def head_of(path: Path) -> Path:
@@ -92,13 +82,6 @@ class TestAppend:
             assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert seen == [*CREATE_STEPS, *APPEND_STEPS, *APPEND_STEPS]
         assert sorted(p.name for p in path.parent.iterdir()) == ["audit.jsonl", "audit.jsonl.head"]
-
-    def test_directory_is_made_only_if_asked(self, tmp_path: Path) -> None:
-        path = tmp_path / "state" / "etcdfix" / "audit.jsonl"
-        with pytest.raises(UnsafePlace, match="does not exist"):
-            AuditLog.open(path)
-        AuditLog.open(path, create_directory=True).close()
-        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
     def test_open_intents(self, path: Path) -> None:
         with AuditLog.open(path) as log:
@@ -137,13 +120,6 @@ class TestAppend:
                 log.draft(entry(reason="x" * (MAX_RECORD_SIZE - empty + 1)))
             log.append(fits)
         assert verify(path).state is ChainState.UNFINISHED
-
-    def test_closed(self, path: Path) -> None:
-        log = AuditLog.open(path)
-        log.close()
-        log.close()
-        with pytest.raises(AuditError, match="closed"):
-            log.append(entry())
 
 
 class TestFailures:
@@ -199,13 +175,11 @@ class TestFailures:
     def test_no_room_for_the_outcome(self, path: Path, at: str) -> None:
         write_log(path)
         before = path.read_bytes()
-        with AuditLog.open(path, step=FailAt(at)) as log:
-            with pytest.raises(
-                AuditError, match=r"no room for the record of the outcome: .*No space left"
-            ) as caught:
-                log.reserve()
-            assert "1088 KiB" in caught.value.hint
-        assert caught.value.exit_code == 4
+        with (
+            AuditLog.open(path, step=FailAt(at)) as log,
+            pytest.raises(AuditError, match=r"no room for the record of the outcome"),
+        ):
+            log.reserve()
         assert path.read_bytes() == before
         assert not reserve_of(path).exists()
 
@@ -221,22 +195,23 @@ class TestFailures:
         AuditLog.open(path).close()
         assert not reserve_of(path).exists()
 
-    def test_room_is_given_back_where_nothing_was_done(self, path: Path) -> None:
-        with AuditLog.open(path) as log:
-            log.reserve()
-        assert not reserve_of(path).exists()
-        with pytest.raises(AuditError, match="it was closed"):
-            log.reserve()
-
-    def test_room_that_a_crash_left_is_given_back(self, path: Path) -> None:
+    def test_room_is_given_back(self, path: Path) -> None:
+        """Where nothing was done, and what a crash left."""
         write_log(path)
         reserve_of(path).write_bytes(b"left")
         with AuditLog.open(path) as log:
             assert not reserve_of(path).exists()
             log.reserve()
+        assert not reserve_of(path).exists()
+        with pytest.raises(AuditError, match="it was closed"):
+            log.reserve()
         assert verify(path).state is ChainState.WHOLE
 
-    def test_half_a_line_is_taken_back(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("stuck", [False, True])
+    def test_half_a_line_is_taken_back(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch, *, stuck: bool
+    ) -> None:
+        """Where it cannot be, it is a torn line for the next writer."""
         write_log(path)
         before = path.read_bytes()
 
@@ -244,30 +219,18 @@ class TestFailures:
             os.write(descriptor, data[: len(data) // 2])
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        with AuditLog.open(path) as log:
-            monkeypatch.setattr(audit, "write_fully", half)
-            with pytest.raises(AuditError, match="record 7 could not be made durable: No space left"):
-                log.append(entry())
-        assert path.read_bytes() == before
-
-    def test_half_a_line_that_cannot_be_taken_back(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        write_log(path)
-
-        def half(descriptor: int, data: bytes) -> None:
-            os.write(descriptor, data[: len(data) // 2])
-            raise OSError(errno.EIO, "Input/output error")
-
         def broken(*_: object) -> None:
             raise OSError(errno.EIO, "Input/output error")
 
         with monkeypatch.context() as patch, AuditLog.open(path) as log:
             patch.setattr(audit, "write_fully", half)
-            patch.setattr(os, "ftruncate", broken)
-            with pytest.raises(AuditError, match="Input/output error"):
+            if stuck:
+                patch.setattr(os, "ftruncate", broken)
+            with pytest.raises(AuditError, match="record 7 could not be made durable: No space left"):
                 log.append(entry())
-        assert verify(path).state is ChainState.UNFINISHED
+        assert (path.read_bytes() == before) is not stuck
         with AuditLog.open(path) as log:
-            assert len(log.recovered) == 1
+            assert len(log.recovered) == stuck
 
     def test_other_bytes_come_back(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         write_log(path)
@@ -277,32 +240,6 @@ class TestFailures:
                 log.append(entry())
         assert len(lines(path)) == 6
 
-    def test_reading_fails(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        write_log(path)
-
-        def broken(*_: object, **__: object) -> None:
-            raise OSError(errno.EIO, "Input/output error")
-
-        monkeypatch.setattr(audit, "check_chain", broken)
-        with pytest.raises(AuditError, match="Input/output error"):
-            AuditLog.open(path)
-
-
-class TestPlaces:
-    def test_symbolic_link(self, path: Path, tmp_path: Path) -> None:
-        (tmp_path / "victim").write_bytes(b"")
-        path.symlink_to(tmp_path / "victim")
-        with pytest.raises(AuditError, match="symbolic link"):
-            AuditLog.open(path)
-        assert (tmp_path / "victim").read_bytes() == b""
-
-    def test_symbolic_link_as_head(self, path: Path, tmp_path: Path) -> None:
-        write_log(path)
-        head_of(path).rename(tmp_path / "elsewhere")
-        head_of(path).symlink_to(tmp_path / "elsewhere")
-        with pytest.raises(AuditError, match="symbolic link"):
-            AuditLog.open(path)
-
 
 class TestBrokenLogs:
     def refused(self, path: Path, match: str) -> None:
@@ -311,6 +248,17 @@ class TestBrokenLogs:
             AuditLog.open(path)
         assert caught.value.exit_code == 4
         assert (path.read_bytes() if path.exists() else None) == before
+
+    @pytest.mark.parametrize("of_head", [False, True])
+    def test_symbolic_link(self, path: Path, tmp_path: Path, *, of_head: bool) -> None:
+        write_log(path)
+        linked = head_of(path) if of_head else path
+        linked.rename(tmp_path / "elsewhere")
+        linked.symlink_to(tmp_path / "elsewhere")
+        before = (tmp_path / "elsewhere").read_bytes()
+        with pytest.raises(AuditError, match="symbolic link"):
+            AuditLog.open(path)
+        assert (tmp_path / "elsewhere").read_bytes() == before
 
     def test_edited_in_the_middle(self, path: Path) -> None:
         write_log(path)
@@ -340,9 +288,7 @@ class TestBrokenLogs:
         AuditLog.open(path).close()
         assert not verify(path).head_missing
 
-    @pytest.mark.parametrize(
-        "text", ["", "rubbish", "6:abc", "x:" + "0" * 64, "6:" + "0" * 64 + "\0" * 300, "ü"]
-    )
+    @pytest.mark.parametrize("text", ["", "6:abc", "6:" + "0" * 64 + "\0" * 300, "ü"])
     def test_damaged_head(self, path: Path, text: str) -> None:
         write_log(path)
         head_of(path).write_text(text)
@@ -355,20 +301,16 @@ class TestBrokenLogs:
             with pytest.raises(AuditLogBroken, match="somebody wrote past the lock"):
                 log.append(entry())
 
-    def test_path_leads_elsewhere(self, path: Path) -> None:
+    @pytest.mark.parametrize("there", [True, False])
+    def test_path_leads_elsewhere(self, path: Path, *, there: bool) -> None:
         write_log(path)
         with AuditLog.open(path) as log:
             path.rename(path.with_name("moved"))
-            path.touch(0o600)
-            with pytest.raises(AuditLogBroken, match="another file than the one that is locked"):
+            if there:
+                path.touch(0o600)
+            with pytest.raises(AuditLogBroken, match="another file"):
                 log.append(entry())
-            assert path.read_bytes() == b""
-
-    def test_path_leads_nowhere(self, path: Path) -> None:
-        with AuditLog.open(path) as log:
-            path.unlink()
-            with pytest.raises(AuditLogBroken, match="leads to another file"):
-                log.append(entry())
+            assert not there or path.read_bytes() == b""
 
 
 class TestCrashes:
@@ -390,8 +332,7 @@ class TestCrashes:
         assert verify(path).state is ChainState.WHOLE
 
     @pytest.mark.parametrize(
-        "fragment",
-        [b"{", b'{"kind":"Event"', b"\0" * 4096, placed(entry(), Link(6, "0" * 64), at=NOON).line[:-1]],
+        "fragment", [b"{", b"\0" * 4096, placed(entry(), Link(6, "0" * 64), at=NOON).line[:-1]]
     )
     def test_torn_last_line_is_kept_aside_and_recorded(self, path: Path, fragment: bytes) -> None:
         write_log(path)
@@ -402,34 +343,15 @@ class TestCrashes:
         with AuditLog.open(path, step=seen.append, operator=OPERATOR) as log:
             assert log.head.sequence == 7
             (kept,) = log.recovered
-            log.append(entry(RecordType.DRY_RUN))
         assert kept.read_bytes() == fragment
         assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-        assert kept.name == f"audit.jsonl.torn-7-{hash_of(fragment)[:16]}"
         assert path.read_bytes().startswith(whole)
         event = parse_record(lines(path)[6])
-        assert event.type == RecordType.TORN_LINE
-        assert event.verb == Verb.RECOVER
+        assert (event.type, event.verb, event.subject) == (RecordType.TORN_LINE, Verb.RECOVER, NO_SUBJECT)
         assert event.value_sha256 == f"sha256:{hash_of(fragment)}"
         assert str(kept) in event.detail
         assert event.operator.os_user == "ada"
-        assert event.subject == NO_SUBJECT
-        assert tuple(seen) == (*TORN_STEPS, *APPEND_STEPS)
-        assert verify(path).state is ChainState.WHOLE
-
-    def test_torn_twice(self, path: Path) -> None:
-        write_log(path)
-        for number in (7, 8):
-            tear(path, b"half")
-            with AuditLog.open(path) as log:
-                assert log.head.sequence == number
-        assert len(list(path.parent.glob("*.torn-*"))) == 2
-
-    def test_torn_first_line(self, path: Path) -> None:
-        path.touch(0o600)
-        tear(path, b"half")
-        with AuditLog.open(path) as log:
-            assert log.head.sequence == 1
+        assert tuple(seen) == TORN_STEPS
         assert verify(path).state is ChainState.WHOLE
 
     def test_torn_with_a_cut_tail_before_it(self, path: Path) -> None:
@@ -451,13 +373,11 @@ class TestCrashes:
         assert [kept.read_bytes() for kept in path.parent.glob("*.torn-7-*")] == [b"half"]
         assert verify(path).state is ChainState.WHOLE
 
-    @pytest.mark.parametrize("torn", [False, True])
-    def test_killed_at_every_step_of_putting_right(self, tmp_path: Path, torn: bool) -> None:
+    def test_killed_at_every_step_of_putting_right(self, tmp_path: Path) -> None:
         def prepare(folder: Path) -> None:
             links = write_log(folder / "audit.jsonl", pairs=2)
             head_of(folder / "audit.jsonl").write_text(f"{links[2]}\n")  # it lags too
-            if torn:
-                tear(folder / "audit.jsonl", b"half")
+            tear(folder / "audit.jsonl", b"half")
 
         names = []
         for name, folder in killed_at_every_step("reopen", tmp_path, prepare):
@@ -468,23 +388,9 @@ class TestCrashes:
                 log.append(entry(RecordType.DRY_RUN))
             assert verify(path).state is ChainState.WHOLE, name
             torn_lines = [e for e in map(parse_record, lines(path)) if e.type == "torn-line"]
-            assert len(torn_lines) == len(list(folder.glob("*.torn-*"))) == torn, name
+            assert len(torn_lines) == len(list(folder.glob("*.torn-*"))) == 1, name
         head_steps = [s for s in APPEND_STEPS if s.startswith("audit head")]
-        assert names == [*head_steps, *(TORN_STEPS if torn else ()), ""]
-
-
-WRITER = """
-import sys
-from pathlib import Path
-from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.record import RecordType
-from tests.support.audit_logs import entry
-print("ready", flush=True)
-sys.stdin.readline()
-for _ in range(int(sys.argv[2])):
-    with AuditLog.open(Path(sys.argv[1]), wait_seconds=120) as log:
-        log.append(entry(RecordType.DRY_RUN))
-"""
+        assert names == [*head_steps, *TORN_STEPS, ""]
 
 
 class TestLock:
@@ -492,30 +398,6 @@ class TestLock:
         with AuditLog.open(path), pytest.raises(AuditLogLocked):
             AuditLog.open(path, wait_seconds=0)
         AuditLog.open(path, wait_seconds=0).close()
-
-    def test_two_processes_keep_one_chain(self, path: Path) -> None:
-        processes = [
-            subprocess.Popen(
-                [sys.executable, "-c", WRITER, path, "15"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                cwd=Path(__file__).parents[4],
-            )
-            for _ in range(2)
-        ]
-        for process in processes:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        for process in processes:
-            assert process.stdin is not None
-            process.stdin.write("go\n")
-            process.stdin.flush()
-        for process in processes:
-            process.communicate()
-            assert process.returncode == 0
-        found = verify(path)
-        assert (found.state, found.records, found.head.sequence) == (ChainState.WHOLE, 30, 30)
 
     @pytest.mark.parametrize("another", [False, True])
     def test_log_moved_away_while_waiting(

@@ -32,11 +32,7 @@ from etcdfix.remediation.audit.verify import (
 )
 from etcdfix.remediation.errors import AuditLogLocked, AuditLogUnreadable
 from tests.support.audit_logs import NOON, OPERATOR, entry, own_directory, write_log
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return own_directory(tmp_path / "log") / "audit.jsonl"
+from tests.support.thorough import some
 
 
 def head_of(path: Path) -> Path:
@@ -87,12 +83,6 @@ class TestWhole:
         assert (found.records, found.head, found.size) == (6, links[-1], path.stat().st_size)
         assert found.open_intents == {}
 
-    def test_empty(self, path: Path) -> None:
-        AuditLog.open(path).close()
-        found = verify(path)
-        assert (found.state, found.records, found.head) == (ChainState.WHOLE, 0, BEGINNING)
-        assert found.warnings == []
-
     def test_through_a_link_and_read_only(self, path: Path, tmp_path: Path) -> None:
         write_log(path)
         path.chmod(0o400)
@@ -104,15 +94,6 @@ class TestWhole:
 
 
 class TestUnfinished:
-    def test_open_intent(self, path: Path) -> None:
-        write_log(path)
-        with AuditLog.open(path) as log:
-            log.append(entry())
-            log.append(entry(RecordType.DRY_RUN))
-        found = verify(path)
-        assert found.state is ChainState.UNFINISHED
-        assert [(number, intent.link.sequence) for number, intent in found.open_intents.items()] == [(7, 7)]
-
     def test_an_open_intent_that_cannot_be_read(self, path: Path) -> None:
         with AuditLog.open(path) as log:
             log.append(entry())
@@ -136,57 +117,34 @@ class TestUnfinished:
             log.append(log.intent(1).closed_by(result, operator=OPERATOR, settled=reconciled))
         assert verify(path).state is state
 
-    def test_torn_last_line(self, path: Path) -> None:
+    @pytest.mark.parametrize("torn", [b'{"kind":', bytes(3 * MAX_RECORD_SIZE)], ids=["half", "long"])
+    def test_torn_last_line(self, path: Path, torn: bytes) -> None:
         links = write_log(path)
-        put(path, path.read_bytes(), b'{"kind":')
+        put(path, path.read_bytes(), torn)
         found = verify(path)
-        assert (found.state, found.torn_size) == (ChainState.UNFINISHED, 8)
+        assert (found.state, found.torn_size) == (ChainState.UNFINISHED, len(torn))
         assert (found.records, found.head) == (6, links[-1])
-
-    def test_torn_line_longer_than_any_record(self, path: Path) -> None:
-        write_log(path)
-        put(path, path.read_bytes(), bytes(3 * MAX_RECORD_SIZE))
-        assert verify(path).torn_size == 3 * MAX_RECORD_SIZE
 
 
 class TestTampered:
-    @pytest.mark.parametrize("field", ["reason", "os-user", "cluster-uid", "detail"])
+    @pytest.mark.parametrize("field", ["reason", "os-user", "detail"])
     def test_edited_field(self, path: Path, field: str) -> None:
-        with AuditLog.open(path) as log:
-            for _ in range(2):
-                log.append(entry(backups=("/b/1",)))
-                sequence = log.head.sequence
-                log.append(log.intent(sequence).closed_by(Result.DELETED, operator=OPERATOR, detail="gone"))
+        write_log(path)
         written = lines(path)
         event = json.loads(written[1])
-        assert event["annotations"][f"etcdfix.io/{field}"]
-        event["annotations"][f"etcdfix.io/{field}"] += "x"
+        event["annotations"][f"etcdfix.io/{field}"] = "x"
         put(path, written[0], json.dumps(event).encode() + b"\n", *written[2:])
-        found = tampered(path)
-        assert (ChainFaultKind.EDITED, 2) in kinds(found)
-        assert any(
-            finding.message
-            == "record 2 is not the one that record 3 was chained to: one of the two was edited"
-            for finding in found.findings
-        )
+        assert (ChainFaultKind.EDITED, 2) in kinds(tampered(path))
 
     def test_every_changed_byte_is_found(self, path: Path) -> None:
+        """In the last record too, which only the head file names."""
         write_log(path, pairs=1)
         whole = path.read_bytes()
-        for position in range(0, len(whole), 7):
+        for position in some(range(len(whole)), of=19):
             changed = bytearray(whole)
             changed[position] ^= 1
             put(path, bytes(changed))
-            found = verify(path)
-            assert found.state is ChainState.TAMPERED, (position, found)
-
-    def test_edited_last_record(self, path: Path) -> None:
-        write_log(path)
-        written = lines(path)
-        put(path, *written[:-1], written[-1].replace(b"lost", b"fine"))
-        found = tampered(path)
-        assert kinds(found) == [(ChainFaultKind.EDITED, 6)]
-        assert "the head file" in found.findings[0].message
+            assert verify(path).state is ChainState.TAMPERED, position
 
     def test_edited_beginning(self, path: Path) -> None:
         write_log(path)
@@ -208,12 +166,6 @@ class TestTampered:
         put(path, *[line for number, line in enumerate(lines(path), 1) if number not in dropped])
         messages = [f.message for f in tampered(path).findings if f.kind is ChainFaultKind.DROPPED]
         assert messages == [words]
-
-    def test_dropped_intent_leaves_a_stray_outcome(self, path: Path) -> None:
-        write_log(path)
-        written = lines(path)
-        put(path, *written[:2], *written[3:])
-        assert (ChainFaultKind.STRAY_OUTCOME, 4) in kinds(tampered(path))
 
     def test_swapped(self, path: Path) -> None:
         with AuditLog.open(path) as log:
@@ -256,9 +208,7 @@ class TestTampered:
     def test_a_line_that_is_no_record(self, path: Path, line: bytes) -> None:
         write_log(path)
         put(path, path.read_bytes(), line)
-        found = tampered(path)
-        assert (ChainFaultKind.MALFORMED, 7) in kinds(found)
-        assert "line 7: it is no record of etcdfix" in [f.message for f in found.findings]
+        assert (ChainFaultKind.MALFORMED, 7) in kinds(tampered(path))
 
     def test_a_line_longer_than_any_record(self, path: Path) -> None:
         write_log(path)
@@ -266,7 +216,6 @@ class TestTampered:
         put(path, *written[:2], b"x" * (2 * MAX_RECORD_SIZE + 5), b"\n", *written[3:])
         found = tampered(path)
         assert kinds(found)[0] == (ChainFaultKind.MALFORMED, 3)
-        assert f"it has {2 * MAX_RECORD_SIZE + 6} bytes" in found.findings[0].message
 
     def test_many_findings_are_counted(self, path: Path) -> None:
         put(path, b"x\n" * (MAX_FINDINGS + 20))
@@ -298,9 +247,7 @@ class TestTampered:
         put(path, lines(path)[0])
         found = verify(path)
         assert (found.findings, found.head) == ([], links[0])
-        assert found.warnings == [
-            "the head file is one record behind: a crash came before it could name record 1"
-        ]
+        assert len(found.warnings) == 1
 
     def test_tampering_wins_over_open_intents(self, path: Path) -> None:
         write_log(path)
@@ -332,13 +279,6 @@ class TestCutTail:
             "cut off the end: backup /b/5 names record 5, the last one is 4"
         ]
 
-    def test_with_nothing_it_says_so(self, path: Path) -> None:
-        self.cut(path, 4)
-        head_of(path).unlink()
-        found = verify(path)
-        assert found.state is ChainState.UNFINISHED
-        assert found.warnings == ["whole up to record 4; nothing here can show that later records existed"]
-
     def test_an_anchor_that_does_not_reach_the_end_is_not_enough(self, path: Path) -> None:
         links = self.cut(path, 4)
         head_of(path).unlink()
@@ -355,25 +295,15 @@ class TestCutTail:
 
 
 class TestRewritten:
-    def rewrite(self, path: Path) -> list[Link]:
-        """Change the first reason, make every hash anew, and the head file with them."""
+    def test_expect_head(self, path: Path) -> None:
+        """The first reason was changed, every hash made anew, and the head file with them: by itself it looks whole."""
         links = write_log(path)
         written = lines(path)
         made = rechain([written[0].replace(b"lost", b"fine"), *written[1:]])
         put(path, *made)
         head_of(path).write_text(f"6:{hashlib.sha256(made[-1]).hexdigest()}\n")
-        return links
-
-    def test_by_itself_it_looks_whole(self, path: Path) -> None:
-        self.rewrite(path)
         assert verify(path).state is ChainState.WHOLE
-
-    def test_expect_head(self, path: Path) -> None:
-        links = self.rewrite(path)
-        found = tampered(path, Anchor(links[-1], "--expect-head"))
-        assert [f.message for f in found.findings] == [
-            "record 6 is not the one that --expect-head names: it was edited, or the log was rewritten"
-        ]
+        assert kinds(tampered(path, Anchor(links[-1], "--expect-head"))) == [(ChainFaultKind.EDITED, 6)]
 
     def test_expected_head_of_a_log_that_grew(self, path: Path) -> None:
         links = write_log(path)
@@ -407,9 +337,6 @@ class TestUnreadable:
             with pytest.raises(AuditLogUnreadable, match=match) as caught:
                 read(path)
             assert caught.value.exit_code == 5
-
-    def test_gone(self, path: Path) -> None:
-        self.unreadable(path, "No such file")
 
     @pytest.mark.parametrize("make", ["folder", "loop"])
     def test_head_file(self, path: Path, make: str) -> None:
@@ -462,6 +389,7 @@ class TestUnreadable:
         assert verify(path, wait_seconds=60).state is ChainState.WHOLE
 
 
+@pytest.mark.thorough
 def test_memory_stays_flat(tmp_path: Path) -> None:
     """A log ten times as long is verified in the same memory."""
     script = """
@@ -478,26 +406,9 @@ print(*peaks)
 """
     names = []
     for pairs in (500, 5000):
-        folder = own_directory(tmp_path / str(pairs))
-        with AuditLog.open(folder / "small") as log:
-            intent = log.draft(entry())
-            outcome = log.draft(entry(RecordType.DRY_RUN))
-        names.append(folder / "audit.jsonl")
-        put(
-            names[-1], *rechain_quickly([intent.line, outcome.line.replace(b'"dry-run"', b'"reveal"')], pairs)
-        )
+        names.append(own_directory(tmp_path / str(pairs)) / "audit.jsonl")
+        put(names[-1], *rechain([record(sequence="1")] * 2 * pairs))
     done = subprocess.run([sys.executable, "-c", script, *names], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     small, large = map(int, done.stdout.split())
     assert large - small < 4096, "kilobytes"
-
-
-def rechain_quickly(templates: list[bytes], pairs: int) -> list[bytes]:
-    reveal = templates[1]
-    previous, made = "0" * 64, []
-    for number in range(1, 2 * pairs + 1):
-        line = reveal.replace(b'sequence":"1"', b'sequence":"%d"' % number)
-        line = line.replace(b"sha256:" + b"0" * 64, b"sha256:" + previous.encode())
-        made.append(line)
-        previous = hashlib.sha256(line).hexdigest()
-    return made

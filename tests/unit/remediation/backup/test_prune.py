@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,9 +14,7 @@ import msgspec
 import pytest
 
 from etcdfix.model.rules import Rule
-from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Result, Verb
-from etcdfix.remediation.audit.syslog import Syslog
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.backup import prune
 from etcdfix.remediation.backup.file import MARKER_SUFFIX, encode_content, encode_document, read_backup
@@ -26,13 +22,10 @@ from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.errors import (
     AuditError,
     AuditLogBroken,
-    AuditLogLocked,
-    BackupUnreadable,
     UnsafePlace,
 )
 from tests.support.audit_logs import OPERATOR, own_directory
 from tests.support.backups import AFTER, OLD, Ground
-from tests.support.syslogs import PlayedSyslog
 
 OTHER = b"/registry/pods/shop/web"
 
@@ -56,16 +49,10 @@ class TestWhatGoes:
         assert records(ground)[4:] == [("prune-backup", "prune", "")] * 2
         assert done.audit_log_head == str(verify(ground.log).head)
         assert (done.stopped, done.warnings, done.exit_code) == ("", [], 0)
-        assert verify(ground.log).state is ChainState.WHOLE
-
-    def test_the_record_says_what_and_why(self, ground: Ground) -> None:
-        name = ground.change()
-        ground.prune()
-        record = list(read_records(ground.log))[2]
-        assert [Path(path).name for path in record.backups] == [name, name]
+        record = list(read_records(ground.log))[4]
+        assert [Path(path).name for path in record.backups] == names[:1] * 2
         assert (record.reason, record.accepted) == ("aged", ("--accept only-copy",))
-        assert record.detail.startswith("the backup of intent 1 (delete), made 2026-01-05T12:00:00.000000Z")
-        assert record.subject.name == "db"
+        assert verify(ground.log).state is ChainState.WHOLE
 
     def test_those_that_are_younger_stay(self, ground: Ground) -> None:
         ground.change()
@@ -101,11 +88,6 @@ class TestWhatGoes:
         prune.prune_backups(ground.request(), agreed, operator=OPERATOR)
         assert ground.files() == {f"one/{later}", f"two/{later}"}
 
-    @pytest.mark.parametrize(("verb", "result"), [(Verb.UNDO, Result.UNDONE), (Verb.FIX, Result.FIXED)])
-    def test_what_a_put_replaced_is_no_only_copy(self, ground: Ground, verb: Verb, result: Result) -> None:
-        ground.change(result, verb=verb)
-        assert ground.survey(accepted=Acceptances()).count == 1
-
 
 class TestWhatStays:
     def rules(self, ground: Ground, **changes: Any) -> list[Rule]:
@@ -117,11 +99,22 @@ class TestWhatStays:
         return [Rule(kept.reason) for kept in survey.kept]
 
     @pytest.mark.parametrize(
-        "result", [Result.DELETED, Result.APPLIED_OR_GONE, Result.REFUSED, Result.NOT_APPLIED]
+        ("verb", "result", "only"),
+        [
+            (Verb.DELETE, Result.DELETED, True),
+            (Verb.DELETE, Result.APPLIED_OR_GONE, True),
+            (Verb.DELETE, Result.REFUSED, True),
+            (Verb.DELETE, Result.NOT_APPLIED, True),
+            (Verb.UNDO, Result.UNDONE, False),
+            (Verb.FIX, Result.FIXED, False),
+        ],
     )
-    def test_the_only_copy(self, ground: Ground, result: Result) -> None:
-        ground.change(result)
-        assert self.rules(ground, accepted=Acceptances()) == [Rule.ONLY_COPY] * 2
+    def test_the_only_copy(self, ground: Ground, verb: Verb, result: Result, *, only: bool) -> None:
+        """What a put replaced is none."""
+        ground.change(result, verb=verb)
+        survey = ground.survey(accepted=Acceptances())
+        assert [kept.reason for kept in survey.kept] == [Rule.ONLY_COPY] * 2 * only
+        assert survey.count == (not only)
 
     @pytest.mark.parametrize("result", [None, Result.UNKNOWN])
     def test_what_nobody_knows(self, ground: Ground, result: Result | None) -> None:
@@ -150,19 +143,10 @@ class TestWhatStays:
         assert [Path(one.path).name for one in survey.backups] == [name, name]
 
     @pytest.mark.parametrize(
-        ("what", "rule", "why"),
-        [
-            ("made up", Rule.BACKUP_UNLISTED, "the audit log does not know it"),
-            ("link", Rule.BACKUP_UNLISTED, "it is a link or no regular file"),
-            ("damaged", Rule.BACKUP_UNLISTED, "cut off, or edited"),
-            ("0620", Rule.BACKUP_UNLISTED, "others may get at it"),
-            ("0640", Rule.BACKUP_UNLISTED, "others may get at it"),
-            ("marked", Rule.BACKUP_OPEN, "nobody knows what became of intent 1"),
-        ],
+        "what",
+        ["made up", "link", "damaged", "0620", "0640", "marked"],
     )
-    def test_a_file_that_is_not_as_it_was(
-        self, ground: Ground, tmp_path: Path, what: str, rule: Rule, why: str
-    ) -> None:
+    def test_a_file_that_is_not_as_it_was(self, ground: Ground, tmp_path: Path, what: str) -> None:
         """It stays, and so does what it leads to; its copy in the other directory goes."""
         name = ground.change()
         path, outside = ground.directories[0] / name, tmp_path / "precious.json"
@@ -180,19 +164,9 @@ class TestWhatStays:
         else:
             path.chmod(int(what, 8))
         (kept,) = ground.prune().kept
-        assert (kept.reason, why in kept.message) == (rule, True)
+        assert kept.reason == (Rule.BACKUP_OPEN if what == "marked" else Rule.BACKUP_UNLISTED)
         assert {f"one/{name}"} <= ground.files() <= {f"one/{name}", f"one/{name}{MARKER_SUFFIX}"}
         assert what != "link" or outside.exists()
-
-    def test_files_that_are_not_ours_are_left_alone(self, ground: Ground) -> None:
-        for name in ("notes.txt", "x.json", ".hidden"):
-            (ground.directories[0] / name).write_text("mine")
-        own_directory(ground.directories[0] / "deeper")
-        (ground.directories[1] / "pipe").unlink(missing_ok=True)
-        os.mkfifo(ground.directories[1] / "pipe")
-        ground.change()
-        assert ground.prune().kept == []
-        assert ground.files() == {"one/notes.txt", "one/x.json", "one/.hidden", "one/deeper", "two/pipe"}
 
     def test_a_copy_at_another_place(self, ground: Ground) -> None:
         name = ground.change()
@@ -212,19 +186,14 @@ class TestWhatStays:
 
 
 class TestWhatRefusesAll:
-    def test_no_log(self, ground: Ground) -> None:
-        with pytest.raises(AuditLogBroken, match="it is not there"):
-            ground.survey()
-        assert not ground.log.exists()
-
-    @pytest.mark.parametrize("what", ["edited", "without a head"])
+    @pytest.mark.parametrize("what", ["not there", "edited", "without a head"])
     def test_a_log_that_is_broken(self, ground: Ground, what: str) -> None:
         ground.change()
         if what == "edited":
             ground.log.write_bytes(ground.log.read_bytes().replace(b"key is lost", b"key was old", 1))
         else:
-            ground.log.with_name("audit.jsonl.head").unlink()
-        with pytest.raises(AuditLogBroken, match=r"is not the one|head file is missing"):
+            (ground.log if what == "not there" else ground.log.with_name("audit.jsonl.head")).unlink()
+        with pytest.raises(AuditLogBroken):
             ground.survey()
 
     def test_a_log_that_a_backup_speaks_against(self, ground: Ground) -> None:
@@ -248,22 +217,6 @@ class TestWhatRefusesAll:
         ground.directories[0].chmod(0o770)
         with pytest.raises(UnsafePlace):
             ground.survey()
-
-    def test_two_at_once(self, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-        ground.change()
-        agreed = ground.survey()
-        real = AuditLog.open
-        monkeypatch.setattr(AuditLog, "open", lambda path, **given: real(path, **given, wait_seconds=0.1))
-        with real(ground.log), pytest.raises(AuditLogLocked):
-            prune.prune_backups(ground.request(), agreed, operator=OPERATOR)
-        assert len(ground.files()) == 2
-
-    def test_one_after_the_other(self, ground: Ground) -> None:
-        ground.change()
-        agreed = ground.survey()
-        ground.prune()
-        again = prune.prune_backups(ground.request(), agreed, operator=OPERATOR)
-        assert (again.backups, again.stopped) == ([], "")
 
 
 class Once:
@@ -308,16 +261,8 @@ class TestWhatGoesWrong:
         assert ground.prune().exit_code == 0
         assert ground.files() == set()
 
-    def test_the_second_file_cannot_be_removed(self, ground: Ground) -> None:
-        name = ground.change()
-        done = ground.prune(step=Once("backup pruned: before unlink file", full, skip=1))
-        assert [one.removed for one in done.backups] == [True, False]
-        assert ground.files() == {f"two/{name}"}
-        assert [one.path for one in ground.prune().backups] == [str(ground.directories[1] / name)]
-
     @pytest.mark.parametrize(
-        "what",
-        ["other backup", "other content", "other intent", "damaged", "link", "gone", "marked for others"],
+        "what", ["other backup", "other content", "damaged", "link", "gone", "marked for others"]
     )
     def test_a_file_that_changes_meanwhile(self, ground: Ground, what: str, tmp_path: Path) -> None:
         name = ground.change()
@@ -332,10 +277,6 @@ class TestWhatGoesWrong:
                 read = read_backup(path)
                 made = msgspec.structs.replace(read.content, reason="another")
                 path.write_bytes(encode_document(encode_content(made), read.intent))
-            elif what == "other intent":
-                read = read_backup(path)
-                other_intent = msgspec.structs.replace(read.intent, sequence=read.intent.sequence + 2)
-                path.write_bytes(encode_document(encode_content(read.content), other_intent))
             elif what == "damaged":
                 path.write_bytes(raw[:-1] + b"x")
             elif what == "marked for others":
@@ -361,25 +302,3 @@ class TestWhatGoesWrong:
         assert done.stopped == "SIGTERM arrived"
         assert ground.files() == {f"one/{second}", f"two/{second}"}
         assert verify(ground.log).state is ChainState.WHOLE
-
-    def test_a_syslog_that_goes(self, ground: Ground, tmp_path: Path) -> None:
-        ground.change()
-        with PlayedSyslog(tmp_path / "socket") as syslog:
-            lost = Syslog(str(syslog.path))
-            places = type(ground.places)(ground.directories, ground.log, syslog=lost)
-            ground.prune(places=places, step=Once("audit log: before write record", syslog.close))
-        assert "did not take the head" in lost.warning
-        assert ground.files() == set()
-        assert verify(ground.log).state is ChainState.WHOLE
-
-    def test_a_directory_that_cannot_be_listed(self, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-        ground.change()
-        monkeypatch.setattr(os, "listdir", lambda _fd: full())
-        with pytest.raises(BackupUnreadable, match="No space left"):
-            ground.survey()
-
-
-def test_what_is_listed_and_verified_needs_no_grpc() -> None:
-    """grpc takes a while to import, and only a prune shares code with what changes etcd."""
-    script = "import sys, etcdfix.cli.log; assert 'grpc' not in sys.modules"
-    subprocess.run([sys.executable, "-c", script], check=True)

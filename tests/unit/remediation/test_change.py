@@ -111,11 +111,6 @@ def test_without_a_command_line_the_words_are_named() -> None:
     assert (said.command, "these words" in said.lifted) == ("--accept only-copy", True)
 
 
-def test_what_could_not_be_found_out_is_no_yes() -> None:
-    with pytest.raises(SourceUnreachable):
-        asked(unreachable)
-
-
 def test_warnings_are_told_once() -> None:
     def warns(_present: Present, _change: Change) -> Iterator[str]:
         yield "one"

@@ -7,16 +7,15 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from etcdfix.inputs import machine
 from etcdfix.remediation import durable
 from etcdfix.remediation.durable import (
     Filesystem,
     SafeDirectory,
-    default_audit_log,
     default_directory,
     filesystem_kind,
     find_mount_above,
@@ -26,11 +25,10 @@ from etcdfix.remediation.durable import (
     same_disk,
 )
 from etcdfix.remediation.errors import NotDurable, UnsafePlace
-from tests.support.audit_logs import Calls, mounted, own_directory
+from tests.support.audit_logs import Calls, own_directory
 from tests.support.durable_steps import (
     DIRECTORY_ACTIONS,
     FILE_ACTIONS,
-    REMOVE_ACTIONS,
     REPLACE_ACTIONS,
     FailAt,
     step_names,
@@ -76,23 +74,15 @@ class TestDirectories:
             assert stat.S_IMODE(made.stat().st_mode) == 0o700
         assert seen == [*step_names("directory", DIRECTORY_ACTIONS)] * 2
 
-    def test_symbolic_link(self, tmp_path: Path) -> None:
-        own_directory(tmp_path / "real")
-        (tmp_path / "link").symlink_to("real")
-        with pytest.raises(UnsafePlace, match="link is a symbolic link or no directory"):
-            open_directory(tmp_path / "link")
-
-    def test_link_above_it_is_resolved_once(self, tmp_path: Path) -> None:
+    def test_symbolic_links(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One above it is resolved once; one that is the place itself, or appears after resolving, is refused."""
         own_directory(tmp_path / "real")
         own_directory(tmp_path / "real" / "kept")
         (tmp_path / "link").symlink_to("real")
         with open_directory(tmp_path / "link" / "kept") as opened:
             assert opened.path == tmp_path / "real" / "kept"
-
-    def test_link_that_appears_after_resolving(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        own_directory(tmp_path / "real")
-        own_directory(tmp_path / "real" / "kept")
-        (tmp_path / "link").symlink_to("real")
+        with pytest.raises(UnsafePlace, match="link is a symbolic link or no directory"):
+            open_directory(tmp_path / "link")
         monkeypatch.setattr(Path, "resolve", lambda self: self)
         with pytest.raises(UnsafePlace, match="link is a symbolic link"):
             open_directory(tmp_path / "link" / "kept")
@@ -153,10 +143,10 @@ class TestDirectories:
     @pytest.mark.parametrize(
         ("caller", "taken"),
         [
-            ("12345", True), ("12346", False), ("", False), ("+12345", False), (" 12345", False),
-            ("12345\n", False), ("012345", False), ("12_345", False), ("１２３４５", False), ("0x3039", False),
+            *(("12345", True), ("12346", False), ("", False), ("+12345", False), ("12345\n", False)),
+            *(("012345", False), ("１２３４５", False)),
         ],
-    )  # fmt: skip
+    )
     def test_below_a_directory_of_who_called_sudo(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caller: str, taken: bool
     ) -> None:
@@ -169,12 +159,7 @@ class TestDirectories:
             os.chown(path, 12345, 12345)  # the directory itself must be ours all the same
         with pytest.raises(UnsafePlace, match="belongs to uid 12345"):
             open_directory(path)
-
-    def test_who_called_sudo_counts_for_root_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("SUDO_UID", "12345")
-        monkeypatch.setattr(os, "geteuid", lambda: 0)
-        assert durable._trusted_users() == {0, 12345}
-        monkeypatch.setattr(os, "geteuid", lambda: 1000)
+        monkeypatch.setattr(os, "geteuid", lambda: 1000)  # it counts for root alone
         assert durable._trusted_users() == {0, 1000}
 
     def test_cannot_be_opened_or_made(self, tmp_path: Path) -> None:
@@ -207,6 +192,7 @@ class TestCreate:
         directory.step = calls
         directory.replace("a", b"bytes", what="head")
         directory.remove("a", what="head")
+        assert directory.names() == []
         assert calls.between() == [
             ("head: write file", "write file"),
             ("head: fsync file", "fsync file"),
@@ -217,19 +203,14 @@ class TestCreate:
             ("head: fsync directory", "fsync directory"),
         ]
 
-    @pytest.mark.parametrize("make", ["file", "link", "dangling"])
-    def test_what_is_there_stays(self, directory: SafeDirectory, tmp_path: Path, make: str) -> None:
-        other = tmp_path / "other"
-        if make == "file":
-            (directory.path / "a").write_bytes(b"old")
-        else:
-            if make == "link":
-                other.write_bytes(b"old")
-            (directory.path / "a").symlink_to(other)
-        with pytest.raises(NotDurable, match="File exists"):
-            directory.create("a", b"new", what="backup")
-        assert make == "dangling" or (directory.path / "a").read_bytes() == b"old"
-        assert make != "dangling" or not other.exists()
+    def test_what_is_there_stays(self, directory: SafeDirectory, tmp_path: Path) -> None:
+        (directory.path / "a").write_bytes(b"old")
+        (directory.path / "dangling").symlink_to(tmp_path / "other")
+        for name in ("a", "dangling"):
+            with pytest.raises(NotDurable, match="File exists"):
+                directory.create(name, b"new", what="backup")
+        assert (directory.path / "a").read_bytes() == b"old"
+        assert not (tmp_path / "other").exists()
 
     @pytest.mark.parametrize("at", step_names("backup", FILE_ACTIONS))
     def test_failure_leaves_nothing(self, directory: SafeDirectory, at: str) -> None:
@@ -251,13 +232,6 @@ class TestCreate:
         with pytest.raises(NotDurable, match="other bytes came back"):
             directory.create("a", b"bytes", what="backup")
         assert directory.names() == []
-
-    def test_full_disk(self, tmp_path: Path) -> None:
-        with mounted(tmp_path / "kept", "size=64k") as path, open_directory(path) as opened:
-            opened.create("a", b"fits", what="backup")
-            with pytest.raises(NotDurable, match="No space left"):
-                opened.create("b", bytes(1 << 20), what="backup")
-            assert opened.names() == ["a"]
 
 
 class TestReplaceAndRemove:
@@ -287,22 +261,6 @@ class TestReplaceAndRemove:
             directory.replace("head", b"new", what="audit head")
         assert (directory.path / "head").read_bytes() == (b"new" if "after rename" in at else b"old")
 
-    def test_remove(self, directory: SafeDirectory) -> None:
-        seen: list[str] = []
-        directory.create("a", b"", what="backup")
-        for _ in range(2):
-            directory.step = seen.append
-            directory.remove("a", what="backup")
-        assert directory.names() == []
-        assert seen == list(step_names("backup", REMOVE_ACTIONS)) * 2
-
-    def test_remove_fails(self, directory: SafeDirectory) -> None:
-        directory.create("a", b"", what="backup")
-        directory.step = FailAt("backup: before unlink file", errno.EIO)
-        with pytest.raises(NotDurable, match=r"backup .*/a: Input/output error"):
-            directory.remove("a", what="backup")
-        assert directory.names() == ["a"]
-
 
 class TestRead:
     def test_link_and_pipe(self, directory: SafeDirectory) -> None:
@@ -326,17 +284,8 @@ class TestRead:
 
 class TestForeignFiles:
     def check(self, path: Path) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        try:
-            refuse_foreign_file(descriptor, path, what="audit log")
-        finally:
-            os.close(descriptor)
-
-    def test_ours_and_a_folder(self, tmp_path: Path) -> None:
-        (tmp_path / "a").touch(0o640)
-        self.check(tmp_path / "a")
-        with pytest.raises(UnsafePlace, match="not a regular file"):
-            self.check(tmp_path)
+        with closing(os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")) as file:
+            refuse_foreign_file(file.fileno(), path, what="audit log")
 
     @pytest.mark.parametrize("mode", [0o620, 0o602])
     def test_others_may_write(self, tmp_path: Path, mode: int) -> None:
@@ -363,6 +312,8 @@ MOUNTS = r"""22 27 0:21 / /proc rw,relatime - proc proc rw
 27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard
 30 27 0:40 / /mnt/back\040up\134s rw master:1 propagate_from:2 - tmpfs none rw
 cut
+32 27 0:42 / /run rw - tmpfs under rw
+33 27 0:43 / /run rw - tmpfs over rw
 31 27 0:41 / /cut rw - ext4
 """
 
@@ -382,20 +333,12 @@ class TestFilesystems:
             ("/mnt/back up\\s/a/b", "none"),
             ("/mnt/back up\\sister", "/dev/vda"),
             ("/cut", "/dev/vda"),
+            ("/run/x", "over"),
             ("/proc/self", "proc"),
         ],
     )
     def test_table_by_path(self, path: str, expected: str) -> None:
         assert find_mount_above(Path(path), MOUNTS).source == expected
-
-    def test_the_last_of_two_mounts_at_one_place_is_seen(self) -> None:
-        line = "40 27 0:50 / /proc rw - tmpfs over rw\n"
-        assert find_mount_above(Path("/proc/self"), MOUNTS + line).source == "over"
-        assert find_mount_above(Path("/proc/self"), "") == Filesystem("", "", "")
-
-    @pytest.mark.parametrize("kind", ["tmpfs", "ramfs", "devtmpfs", "hugetlbfs", "ext4", ""])
-    def test_volatile(self, kind: str) -> None:
-        assert Filesystem(kind, "", "").volatile is (kind not in {"ext4", ""})
 
     @pytest.mark.parametrize(("source", "same"), [("/dev/sda2", True), ("none", False)])
     def test_same_disk(
@@ -409,12 +352,6 @@ class TestFilesystems:
 
 
 class TestDefaults:
-    def test_root(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(os, "geteuid", lambda: 0)
-        monkeypatch.setattr(machine, "ROOT", Path("/"))
-        assert default_directory() == Path("/var/lib/etcdfix")
-        assert default_audit_log() == Path("/var/lib/etcdfix/audit.jsonl")
-
     @pytest.mark.parametrize(
         ("state", "expected"),
         [

@@ -180,11 +180,6 @@ def test_one_doubt_is_enough(fields: dict[str, Any], grade: Grade) -> None:
     assert best_of([offer], list(Rule)) == (offer if grade is Grade.GOOD else None)
 
 
-def test_of_kine_a_copy_is_good_and_saved() -> None:
-    assert offered(copy(kept_at=6), run=KINE).grade is Grade.GOOD
-    assert first(copy(kept_at=6), run=KINE).startswith("etcdfix get --kine state.db --revision 6")
-
-
 def test_what_nothing_shows_to_be_of_the_object_is_saved_first() -> None:
     unknown = copy(Place.SNAPSHOT, source="snapshot:old.db", same_object=Sameness.UNKNOWN, proof="")
     assert first(unknown).startswith("etcdfix get --snapshot old.db --encryption")

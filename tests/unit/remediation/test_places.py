@@ -10,18 +10,11 @@ import pytest
 from etcdfix.inputs import machine
 from etcdfix.remediation import places
 from etcdfix.remediation.audit.syslog import Syslog
-from etcdfix.remediation.durable import Filesystem, default_audit_log, default_directory, filesystem_kind
+from etcdfix.remediation.durable import Filesystem, filesystem_kind
 from etcdfix.remediation.errors import UnsafePlace
 from etcdfix.remediation.places import RecordPaths, disk_of_etcd, lasting_warnings, place_warnings
 from etcdfix.text.commands import Part, RunOptions
 from tests.support.audit_logs import mounted, own_directory
-
-
-def test_what_was_not_named_is_the_default(tmp_path: Path) -> None:
-    assert RecordPaths().directories == (default_directory(),)
-    assert RecordPaths().log_path == default_audit_log()
-    named = RecordPaths((tmp_path,), tmp_path / "log")
-    assert (named.directories, named.log_path) == ((tmp_path,), tmp_path / "log")
 
 
 def test_what_was_named_is_repeated_and_no_default(tmp_path: Path) -> None:
@@ -60,12 +53,6 @@ def test_the_disk_of_etcd_is_warned_of_once_and_never_refused(
     assert f"{tmp_path} and {tmp_path}/b are" in named
 
 
-def test_without_etcd_on_this_machine_there_is_no_warning(tmp_path: Path) -> None:
-    assert place_warnings(RecordPaths()) == ()
-    assert place_warnings(RecordPaths((tmp_path,), tmp_path / "log")) == ()
-    assert disk_of_etcd(RecordPaths()) == ""
-
-
 def test_a_backup_on_another_disk_is_not_lost_with_the_disk_of_etcd(
     etcd_data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -76,10 +63,8 @@ def test_a_backup_on_another_disk_is_not_lost_with_the_disk_of_etcd(
     assert "the audit log" in warning
     assert "the backup" not in warning
     assert place_warnings(RecordPaths((other,), other / "log")) == ()
-
-
-def test_only_the_log_matters_where_there_is_nothing_to_back_up(etcd_data: Path, tmp_path: Path) -> None:
-    (warning,) = place_warnings(RecordPaths(audit_log=tmp_path / "log"), backup=False)
+    # Only the log matters where there is nothing to back up.
+    (warning,) = place_warnings(RecordPaths(audit_log=log), backup=False)
     assert "the backup" not in warning
 
 
@@ -126,6 +111,8 @@ def test_a_place_that_cannot_be_looked_at_is_refused(tmp_path: Path) -> None:
 def test_data_of_etcd_that_cannot_be_looked_at_is_no_reason_to_refuse(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(machine, "ROOT", tmp_path / ("a" * 300))
+    """Nor is there one where etcd has no data on this machine."""
     named = RecordPaths((tmp_path,), tmp_path / "log")
+    assert (place_warnings(named), disk_of_etcd(named), place_warnings(RecordPaths())) == ((), "", ())
+    monkeypatch.setattr(machine, "ROOT", tmp_path / ("a" * 300))
     assert (place_warnings(named), disk_of_etcd(named)) == ((), "")

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import stat
 from pathlib import Path
-from typing import BinaryIO
 
 import pytest
 
 from etcdfix.apiserver.memory import Identity
 from etcdfix.apiserver.objects import APIObject
 from etcdfix.copies import rescued
-from etcdfix.copies.rescued import INDEX_NAME, RescueIndex, SavedObject, read_index, read_saved
-from etcdfix.model.errors import ConfigurationError
-from etcdfix.remediation import saved_objects
+from etcdfix.copies.rescued import INDEX_NAME, SavedObject, read_index, read_saved
 from etcdfix.remediation.errors import NotDurable, UnsafePlace
 from etcdfix.remediation.saved_objects import RescueStore
+from tests.support.durable_steps import FailAt
 from tests.unit.copies.test_rescued import body_of
 
 KEY = b"/registry/secrets/shop/db"
@@ -43,21 +39,6 @@ def folder(tmp_path: Path) -> Path:
     path = tmp_path / "saved"
     path.mkdir(mode=0o700)
     return path
-
-
-class Failing:
-    """Fails at one step, once."""
-
-    def __init__(self, at: str, number: int = errno.ENOSPC) -> None:
-        self.at = at
-        self.number = number
-        self.seen: list[str] = []
-
-    def __call__(self, name: str) -> None:
-        self.seen.append(name)
-        if name == self.at:
-            self.at = ""
-            raise OSError(self.number, os.strerror(self.number))
 
 
 def test_what_is_saved_is_named_by_the_index_and_is_ours_alone(folder: Path) -> None:
@@ -104,10 +85,11 @@ def test_a_file_that_is_gone_or_changed_is_not_had_and_not_written_over(folder: 
 
 
 def test_what_a_crash_left_without_a_line_gets_one(folder: Path) -> None:
-    failing = Failing("index of saved objects: before append")
+    failing = FailAt("index of saved objects: before append")
     with RescueStore.open(folder, step=failing) as store:
         with pytest.raises(NotDurable, match="No space left"):
             save(store)
+        failing.at = ""
         assert len(list(folder.iterdir())) == 2
         saved = save(store)
     assert read_index(folder).objects == (saved,)
@@ -117,9 +99,11 @@ def test_what_a_crash_left_without_a_line_gets_one(folder: Path) -> None:
 def test_a_line_that_could_not_be_made_durable_is_taken_back(folder: Path, step: str) -> None:
     with RescueStore.open(folder) as store:
         first = save(store)
-    with RescueStore.open(folder, step=Failing(f"index of saved objects: {step}")) as store:
+    failing = FailAt(f"index of saved objects: {step}")
+    with RescueStore.open(folder, step=failing) as store:
         with pytest.raises(NotDurable):
             save(store, NEWER, "18")
+        failing.at = ""
         assert read_index(folder).objects == (first,)
         save(store, NEWER, "18")
     assert len(read_index(folder).objects) == 2
@@ -145,21 +129,10 @@ def test_a_line_that_stays_torn_is_mended_by_the_next_run(folder: Path) -> None:
     index = folder / INDEX_NAME
     index.write_bytes(index.read_bytes() + b'{"format":"etcdfix.resc')
     with pytest.raises(NotDurable, match="truncate|No space"):  # noqa: RUF043 - either word will do
-        RescueStore.open(folder, step=Failing("index of saved objects: before truncate"))
+        RescueStore.open(folder, step=FailAt("index of saved objects: before truncate"))
     with RescueStore.open(folder) as store:
         assert store.has(KEY, 17) == first
     assert not read_index(folder).torn
-
-
-def test_a_line_that_cannot_be_taken_back_is_mended_later(folder: Path) -> None:
-    def full(name: str) -> None:
-        if name in {"index of saved objects: after append", "index of saved objects: before truncate"}:
-            raise OSError(errno.EIO, "broken")
-
-    with RescueStore.open(folder, step=full) as store, pytest.raises(NotDurable, match="broken"):
-        save(store)
-    RescueStore.open(folder).close()
-    assert len(read_index(folder).objects) == 1
 
 
 def test_only_one_saves_at_a_time(folder: Path) -> None:
@@ -193,22 +166,4 @@ def test_places_that_are_not_ours_alone(folder: Path, tmp_path: Path) -> None:
     index.unlink()
     index.mkdir()
     with pytest.raises(NotDurable):
-        RescueStore.open(folder)
-
-
-def test_an_index_that_is_none_is_left_as_it_is(folder: Path) -> None:
-    index = folder / INDEX_NAME
-    index.write_bytes(b"notes of mine\n")
-    index.chmod(0o600)
-    with pytest.raises(ConfigurationError, match="line 1"):
-        RescueStore.open(folder)
-    assert index.read_bytes() == b"notes of mine\n"
-
-
-def test_an_index_that_cannot_be_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_stream: BinaryIO, _directory: Path) -> RescueIndex:
-        raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(saved_objects, "parse_index", fail)
-    with pytest.raises(NotDurable, match="Input/output error"):
         RescueStore.open(folder)

@@ -35,63 +35,37 @@ def test_what_is_as_the_plan_says_is_not_refused() -> None:
     assert not [*EXPECTED.against_verdict(FOUND)]
 
 
-@pytest.mark.parametrize(
-    ("theirs", "ours", "words"),
-    [
-        ("other", "uid", "the plan is of the cluster other, this one is uid"),
-        ("uid", "", "the plan is of the cluster uid, this one is unknown"),
-        ("", "uid", "the plan is of the cluster unknown, this one is uid"),
-        ("", "", "the plan is of the cluster unknown, this one is unknown"),
-    ],
-)
-def test_another_cluster(theirs: str, ours: str, words: str) -> None:
+@pytest.mark.parametrize(("theirs", "ours"), [("other", "uid"), ("uid", ""), ("", "uid"), ("", "")])
+def test_another_cluster(theirs: str, ours: str) -> None:
     """Two clusters that nobody knows are not the same one."""
     (said,) = expecting(kube_system_uid=theirs).against(FOUND.stored, ClusterIdentity.by_uid(ours))
-    assert (said.rule, said.message) == (Rule.PLAN, words)
-    assert said.hint == f"make a new plan: {AGAIN}"
+    assert (said.rule, said.hint) == (Rule.PLAN, f"make a new plan: {AGAIN}")
+
+
+@pytest.mark.parametrize(
+    "changes", [{"mod_revision": 0}, {"value_sha256": "sha256:00"}, {"value_sha256": ""}]
+)
+def test_another_value(changes: dict[str, Any]) -> None:
+    (said,) = expecting(**changes).against(FOUND.stored, ClusterIdentity.by_uid("uid"))
+    assert (said.rule, AGAIN in said.hint) == (Rule.EXPECTATION_DIFFERS, True)
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"mod_revision": FOUND.stored.mod_revision + 1},
-        {"mod_revision": 0},
-        {"value_sha256": "sha256:00"},
-        {"value_sha256": ""},
+        {"outcome": "decode-failure"},
+        {"cause": "value-truncated"},
+        {"cause": ""},
+        {"transformer": "aescbc/v1/other"},
+        {"transformer": ""},
+        {"kms_key_id_sha256": "sha256:00"},
     ],
 )
-def test_another_value(changes: dict[str, Any]) -> None:
-    (said,) = expecting(**changes).against(FOUND.stored, ClusterIdentity.by_uid("uid"))
-    assert said.rule == Rule.EXPECTATION_DIFFERS
-    assert "stands at mod_revision" in said.message
-    assert said.hint == f"scan again, and make a new plan: {AGAIN}"
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"outcome": "decode-failure"}, "the plan has it as decode-failure"),
-        ({"outcome": "undetermined"}, "the plan has it as undetermined"),
-        ({"cause": "value-truncated"}, "the plan has it as decrypt-failure (value-truncated)"),
-        ({"cause": ""}, "the plan has it as decrypt-failure ()"),
-        ({"transformer": "aescbc/v1/other"}, "under aescbc/v1/other, and now"),
-        ({"transformer": ""}, "under no known envelope, and now"),
-        ({"kms_key_id_sha256": "sha256:00"}, "/sha256:00, and now"),
-    ],
-)
-def test_another_verdict(changes: dict[str, Any], words: str) -> None:
+def test_another_verdict(changes: dict[str, Any]) -> None:
     (said,) = expecting(**changes).against_verdict(FOUND)
-    assert said.rule == Rule.PLAN
-    assert words in said.message
-    assert "now it is decrypt-failure (wrong-key)" in said.message
-
-
-def test_a_verdict_without_cause_is_another_one() -> None:
-    readable = msgspec.structs.replace(
-        FOUND, verdict=msgspec.structs.replace(FOUND.verdict, outcome=Outcome.READABLE, cause=None)
-    )
-    (said,) = EXPECTED.against_verdict(readable)
-    assert "now it is readable" in said.message
+    assert (said.rule, "now it is decrypt-failure (wrong-key)" in said.message) == (Rule.PLAN, True)
+    readable = msgspec.structs.replace(FOUND.verdict, outcome=Outcome.READABLE, cause=None)
+    assert [*EXPECTED.against_verdict(msgspec.structs.replace(FOUND, verdict=readable))]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The runbook "One value was overwritten", from top to bottom as it stands there, each change with its printed undo."""
+"""The runbook "Put a value back", from top to bottom as it stands there, each change with its printed undo."""
 
 from __future__ import annotations
 
@@ -44,12 +44,11 @@ class Night:
             self.store.put(b"/registry/secrets/shop/" + name.encode(), aescbc(secret(name)), mod_revision=0)
         etcd.put(KEY, BROKEN)
         self.go_on("first")
-        (folder / "config.yaml").write_bytes(configuration_yaml(provider("aescbc", key1=KEY_1)))
+        (folder / "enc.yaml").write_bytes(configuration_yaml(provider("aescbc", key1=KEY_1)))
         places = {
             "/var/lib/etcd/member": str(data / "member"),
             "/srv/etcd-member": str(folder / "copied"),
-            "/etc/kubernetes/admin.conf": str(kubeconfig),
-            "/etc/kubernetes/encryption-config.yaml": str(folder / "config.yaml"),
+            "admin.conf": str(kubeconfig),
             ":db.json": f":{saved(folder, json_secret('db', resource_version=self.good or 0))}",
             "123400": str(self.good),
         }
@@ -92,16 +91,17 @@ def test_each_command_does_what_the_page_says(
 ) -> None:
     data = tmp_path / "data"
     etcd = start_local_etcd(flags=(f"--data-dir={data}",))
-    explain, history, revision, copy, log, file, _undo = commands_of("value-overwritten.md")
+    explain, history, save, revision, copy, log, file, _undo = commands_of("put-a-value-back.md")
     with KubernetesAPI(authority, uid=KUBE_SYSTEM_UID) as api:
         night = Night(etcd, data, tmp_path, api.kubeconfig(tmp_path))
         assert "value-truncated" in night.run(explain, 1)
         assert f"{night.good}" in night.run(history, 1)
+        assert save == "etcdctl snapshot save before.db"
+        etcd.etcdctl(*save.split()[1:-1], str(tmp_path / save.split()[-1]))
         night.put_back(revision)
-        etcd.etcdctl("snapshot", "save", str(tmp_path / "older.db"))
         etcd.compact()
         night.run(copy)
         night.put_back(log)
-        night.put_back(re.sub(r"--from log:\S+", "--from snapshot:older.db", log))
+        night.put_back(re.sub(r"--from log:\S+", "--from snapshot:before.db", log))
         night.put_back(file, equal=False)
         night.store.close()

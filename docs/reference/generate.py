@@ -27,21 +27,21 @@ _SETTINGS: Final[dict[str, Any]] = {
 
 
 _ELSEWHERE: Final = {
-    Rule.NOT_ONE_KEY: "A change is about exactly one etcd key, named in full.",
-    Rule.KINE: "Etcdfix does not write to kine: an API server makes the change.",
-    Rule.INCONSISTENT: "What the API server accepts as it is, is changed through the API.",
-    Rule.NOT_REPAIRABLE: "There is a copy that is proven, or a person names one.",
-    Rule.SEVERAL_REPAIRS: "Only one way of putting the value right fits.",
-    Rule.SEVERAL_COPIES: "Of copies that are equally good and differ, a person names one.",
-    Rule.NOT_CONFIRMED: "A person has typed the key back, or a script has given --yes.",
-    Rule.OBJECT_FILE: "The file is of this very object, as the API gave it.",
-    Rule.LOGGED_ONLY: "Etcd certainly applied the write of the log that is put back.",
-    Rule.NOT_READABLE: "What is put back reads under the configuration that is deployed.",
-    Rule.SERVER_REFUSED: "The API server that was asked has written the object.",
-    Rule.BACKUP_UNLISTED: "A backup that is pruned stands in the audit log.",
-    Rule.BACKUP_OPEN: "The change of a backup that is pruned has an outcome on record.",
+    Rule.NOT_ONE_KEY: "The change names exactly one etcd key in full.",
+    Rule.KINE: "The source is not kine, which etcdfix does not write.",
+    Rule.INCONSISTENT: "No API server serves the object.",
+    Rule.NOT_REPAIRABLE: "A proven copy exists, or you name one.",
+    Rule.SEVERAL_REPAIRS: "Only one repair fits.",
+    Rule.SEVERAL_COPIES: "The best copies are equal, or you name one.",
+    Rule.NOT_CONFIRMED: "You typed the key, or gave --yes.",
+    Rule.OBJECT_FILE: "The file holds this object, as the API wrote it.",
+    Rule.LOGGED_ONLY: "etcd applied the logged write.",
+    Rule.NOT_READABLE: "The restored value reads under the deployed configuration.",
+    Rule.SERVER_REFUSED: "The API server wrote the object.",
+    Rule.BACKUP_UNLISTED: "The audit log lists the backup to remove.",
+    Rule.BACKUP_OPEN: "The change of the backup to remove has a recorded outcome.",
 }
-"""What has to hold by the rules that no list of checks asks about."""
+"""The rules that no list of checks asks."""
 
 
 def commands() -> str:
@@ -105,14 +105,16 @@ def exit_codes() -> str:
 
 
 def rules() -> str:
-    """Return the table of rules: what has to hold, which changes ask it, and what it says to accept it."""
-    lists = {"delete": DELETE, "fix": PUT, "fix --from memory": PATCH, "undo": UNDO}
-    checks = {check.__name__: check for asked in lists.values() for check in asked}
-    rows = ["| rule | what has to hold | asked by | `--accept` says |", "|---|---|---|---|"]
+    """Return the rules, grouped by the changes that ask them, each with what has to hold and what accepts it."""
+    lists = {"delete": DELETE, "fix": PUT, "memory": PATCH, "undo": UNDO}
+    groups: dict[str, list[str]] = {}
     for rule in Rule:
-        check = checks.get(rule.value.replace("-", "_"))
-        holds = _ELSEWHERE[rule] if check is None else (inspect.getdoc(check) or "").replace("\n", " ")
-        asked = ", ".join(name for name, each in lists.items() if check in each) or "-"
-        said = ACCEPTED.get(rule, "")
-        rows.append(f"| `{rule}` | {holds} | {asked} | {f'{said[0].upper()}{said[1:]}.' if said else '-'} |")
-    return "\n".join(rows)
+        name = rule.value.replace("-", "_")
+        checks = [(asked, check) for asked, each in lists.items() for check in each if check.__name__ == name]
+        holds = " ".join(dict.fromkeys((inspect.getdoc(check) or "").split("\n")[0] for _, check in checks))
+        asked = ", ".join(dict.fromkeys(f"`{asked}`" for asked, _ in checks))
+        said = f" *Accept if* {ACCEPTED[rule]}." if rule in ACCEPTED else ""
+        groups.setdefault(asked or "Asked elsewhere", []).append(
+            f"- `{rule}`: {holds or _ELSEWHERE[rule]}{said}"
+        )
+    return "\n\n".join(f"## {asked}\n\n" + "\n".join(of_group) for asked, of_group in groups.items())

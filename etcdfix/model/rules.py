@@ -71,24 +71,23 @@ class Rule(StrEnum):
 
 
 MEANINGS: Final[Mapping[Rule, str]] = {
-    Rule.CLUSTER_BREAKING: "the cluster may depend on it, and you go on all the same",
-    Rule.UNPROVEN_DAMAGE: "its damage is likely and not proven, and you go on all the same",
-    Rule.NEWER_THAN_KNOWN: "a newer release may read it, and you know that yours does not",
-    Rule.MASS_DAMAGE: "something damages many values, and you know what",
-    Rule.ENDS_CACHED_READS: "API servers give up what they hold of the kind, and nobody needs it",
-    Rule.ONLY_COPY: "this state of the object is nowhere else, and you can do without it",
-    Rule.UNPROVEN_REPAIR: "the object may come back with wrong bytes, and you look at it yourself",
-    Rule.UNKNOWN_UID: "nothing shows that the value is of the object at the key, and you know that it is",
-    Rule.UNLISTED_SOURCE: "neither this audit log nor this etcd lists the value, and you have looked at it",
-    Rule.UNKNOWN_CLUSTER: "no uid names the cluster, and you know that it is this one",
-    Rule.OTHER_CLUSTER_ID: "the record is of another etcd, and this one was made from its snapshot or its data",
-    Rule.UNKNOWN_RELEASE: "no Node confirms the release, and you are sure of it",
+    Rule.CLUSTER_BREAKING: "the cluster may depend on the object",
+    Rule.UNPROVEN_DAMAGE: "the damage is only likely",
+    Rule.NEWER_THAN_KNOWN: "you know that your release cannot read it",
+    Rule.MASS_DAMAGE: "you know what damages many values",
+    Rule.ENDS_CACHED_READS: "nobody needs the objects in API server memory",
+    Rule.ONLY_COPY: "you do not need this state of the object",
+    Rule.UNPROVEN_REPAIR: "you check the object yourself",
+    Rule.UNKNOWN_UID: "you know that it is the same object",
+    Rule.UNLISTED_SOURCE: "you have looked at the value",
+    Rule.UNKNOWN_CLUSTER: "you know that it is this cluster",
+    Rule.OTHER_CLUSTER_ID: "this etcd was restored from the other one",
+    Rule.UNKNOWN_RELEASE: "you are sure of the release",
     Rule.NO_API_SERVER: "no API server can be asked, not even for permission",
-    Rule.UNDEPLOYED_WRITE_KEY: "nothing shows that API servers hold today's write key, and you know that they do",
-    Rule.EXPIRED_LEASE: "its lease has expired, and you want the value without it",
+    Rule.UNDEPLOYED_WRITE_KEY: "API servers hold the current write key",
+    Rule.EXPIRED_LEASE: "you want the value without its expired lease",
     Rule.UNCHECKED_MEMBER: "the member NAME cannot be asked",
-    Rule.UNCHECKED_SERVER: "the API server at URL does not answer or has loaded another configuration file; if it "
-    "does not have today's write key, it cannot read what is written anew",
+    Rule.UNCHECKED_SERVER: "the API server at URL may not read the new value",
 }
 """What it says to accept a rule; no other rule can be accepted."""
 

@@ -75,7 +75,7 @@ class UnsavedKin:
 
 
 def ends_cached_reads(present: Present, change: Change) -> Iterator[RefusedByRule | str]:
-    """Other objects whose key is lost are saved: with this deletion API servers give up what they hold of them."""
+    """Other objects with a lost key are saved: API servers forget them at this deletion."""
     yield from must_be_had(present.around)
     kin, resource = present.kin, present.first.directory.group_resource
     if not kin.count:

@@ -35,7 +35,7 @@ Refusals = Iterator[RefusedByRule]
 
 
 def other_cluster(present: Present, change: Change) -> Refusals:
-    """The copy comes from this cluster."""
+    """The copy is from this cluster."""
     copy, standing = change.copy, change.standing
     if change.undoes and standing is not None and standing.other_past:
         yield refuse(
@@ -64,7 +64,7 @@ _CONFLICTS: Final = {
 
 
 def other_object(present: Present, change: Change) -> Iterator[RefusedByRule | str]:
-    """The copy is not of another object that had the name of this one."""
+    """The copy is not of another object of the same name."""
     copy, resource = change.copy, str(change.chosen.wanted.resource)
     if resource in _CONFLICTS and not change.is_of_the_value:
         yield f"a past state of {resource} may conflict: {_CONFLICTS[resource]}"
@@ -74,7 +74,7 @@ def other_object(present: Present, change: Change) -> Iterator[RefusedByRule | s
 
 
 def unknown_uid(present: Present, change: Change) -> Refusals:
-    """What etcd keeps, or a backup, shows by its uid that the copy is of the object at the key, or there last."""
+    """A uid shows that the copy is of the object at this key."""
     copy = change.copy
     if copy.same_object is Sameness.UNKNOWN and not change.accepts(Rule.UNKNOWN_UID):
         uid = f"the uid {copy.uid}" if copy.uid else "no uid either"
@@ -87,12 +87,12 @@ def unknown_uid(present: Present, change: Change) -> Refusals:
 
 
 def moved(_present: Present, change: Change) -> Refusals:
-    """Where the bytes stand at another etcd key, they stand there as they were examined until they are written."""
+    """The source bytes at another etcd key do not change before the write."""
     yield from must_be_had(change.other_mark)
 
 
 def unproven_repair(present: Present, change: Change) -> Refusals:
-    """A tag proves what was put right in the value, or a fixed undo does."""
+    """A tag or a fixed rule proves the repair."""
     repair = change.repair
     if repair is None or change.accepts(Rule.UNPROVEN_REPAIR):
         return
@@ -110,7 +110,7 @@ def unproven_repair(present: Present, change: Change) -> Refusals:
 
 
 def expired_lease(_present: Present, change: Change) -> Refusals:
-    """The lease that the value is to have is alive: etcd would have deleted it by now."""
+    """The lease of the value is alive."""
     lease = change.wanted_lease
     if lease and not change.lease_alive and not change.accepts(Rule.EXPIRED_LEASE):
         yield unless_accepted(
@@ -178,7 +178,7 @@ def standing_of(backup: Backup, present: Present) -> Standing:
 
 
 def other_cluster_id(_present: Present, change: Change) -> Iterator[RefusedByRule | str]:
-    """The backup is of this etcd, by its cluster id and by how the key stood at the revisions that it names."""
+    """The backup is from this etcd: its cluster id and its revisions match."""
     standing = change.standing
     if standing is None:
         return
@@ -193,7 +193,7 @@ def other_cluster_id(_present: Present, change: Change) -> Iterator[RefusedByRul
 
 
 def unlisted_source(present: Present, change: Change) -> Refusals:
-    """The audit log lists the backup, or whoever undoes it brings the digest that the change printed."""
+    """The audit log lists the backup, or you gave the digest that the change printed."""
     if not change.by_itself:
         return
     copy, log = change.copy, present.request.record_paths.log_path
@@ -207,14 +207,14 @@ def unlisted_source(present: Present, change: Change) -> Refusals:
 
 
 def not_an_object(present: Present, change: Change) -> Refusals:
-    """The backup is about a key that holds an object of the API, where no log speaks for it."""
+    """The backup is of an API object, or the audit log lists it."""
     if change.by_itself and change.examined.verdict.outcome is Outcome.NOT_AN_OBJECT:
         why = f"the {change.copy.where} is about {present.shown}, which holds no object of the API"
         yield refuse(Rule.NOT_AN_OBJECT, why, hint="name the storage prefix of this cluster: --etcd-prefix")
 
 
 def present(now: Present, change: Change) -> Refusals:
-    """What stands at the key is what the change put there, or nothing."""
+    """The key holds what the change wrote, or nothing."""
     standing, other_way = change.standing, _other_way(now, change)
     assert standing is not None  # it is an undo
     intent, stored = standing.intent, now.reading.stored

@@ -30,12 +30,12 @@ Said = Iterator[RefusedByRule | str]
 
 
 def no_configuration(present: Present, _change: Change) -> Said:
-    """Somebody said how values are encrypted at rest, or that none is: without that nothing is proven."""
+    """You named the encryption configuration, or --no-encryption."""
     yield from must_be_had(present.configuration)
 
 
 def gone(present: Present, change: Change) -> Said:
-    """The key exists, and stays, where a value of it is changed; it exists where anything is expected of it."""
+    """The key exists, unless a copy brings it back."""
     if not present.absent:
         if change.is_of_the_value and present.lease is not None and not present.lease.alive:
             why = f"the lease of {present.shown} has expired: etcd is about to delete the key"
@@ -53,7 +53,7 @@ def gone(present: Present, change: Change) -> Said:
 
 
 def expectation_differs(present: Present, change: Change) -> Said:
-    """The present value, and that of the backup, is the one that the command line expects."""
+    """The value is the one that the command line expects."""
     if change.undoes and change.expected_digest not in {"", change.copy.value_sha256}:
         # The digest of the value is not said: from this file it would prove nothing.
         why = f"the value from the {change.copy.where} does not have the digest {change.expected_digest}"
@@ -71,7 +71,7 @@ def expectation_differs(present: Present, change: Change) -> Said:
 
 
 def plan(present: Present, change: Change) -> Said:
-    """What the reviewed plan has of the key, and its cluster, is still so; a plan permits nothing."""
+    """The key and the cluster are as the reviewed plan says."""
     expected = change.request.expected
     if expected is None or present.absent:
         return
@@ -80,7 +80,7 @@ def plan(present: Present, change: Change) -> Said:
 
 
 def members_disagree(present: Present, _change: Change) -> Said:
-    """Every voting member holds the same value, and none a readable copy: a fault of etcd is mended there."""
+    """All voting members hold the same value, and none a readable copy."""
     if present.cluster.is_kine:
         return
     survey, examiner = present.survey, present.cluster.examiner
@@ -118,7 +118,7 @@ def _good_copy(present: Present) -> str:
 
 
 def unchecked_member(present: Present, change: Change) -> Said:
-    """Every voting member was asked for its copy, or is accepted by name; always a majority of them."""
+    """Every voting member was asked, or a majority."""
     named = change.accepted.named(Rule.UNCHECKED_MEMBER)
     if present.cluster.is_kine:
         return
@@ -142,7 +142,7 @@ def unchecked_member(present: Present, change: Change) -> Said:
 
 
 def corrupt_alarm(present: Present, _change: Change) -> Said:
-    """No member says that its data is corrupt."""
+    """No member reports a corrupt database."""
     for alarm in () if present.cluster.is_kine else present.alarms:
         if alarm.kind is AlarmKind.CORRUPT:
             why = f"member {alarm.label} has raised etcd's CORRUPT alarm"
@@ -154,7 +154,7 @@ def corrupt_alarm(present: Present, _change: Change) -> Said:
 
 
 def no_space(present: Present, change: Change) -> Said:
-    """Etcd takes the change: one that is full takes no value, and before 3.4.22 and 3.5.7 no deletion either."""
+    """The database of etcd has space. Full, it cannot delete before 3.4.22 and 3.5.7."""
     cluster = present.cluster
     full = [] if cluster.is_kine else [one for one in present.alarms if one.kind is AlarmKind.NOSPACE]
     if not full:
@@ -181,7 +181,7 @@ def _refuses_deletions(version: str) -> bool:
 
 
 def unknown_cluster(present: Present, change: Change) -> Said:
-    """The uid of namespace kube-system names the cluster, and the copy's too; one Namespace must be there always."""
+    """The uid of namespace kube-system names the cluster, and that of the copy."""
     accepted = change.accepts(Rule.UNKNOWN_CLUSTER)
     yield from refuse_unknown(present.cluster, present.identity, change.accepted)
     if change.by_itself and not change.comes_from_here():
@@ -235,7 +235,7 @@ def misfit(named: str, newest: int) -> RefusedByRule | None:
 
 
 def release(present: Present, _change: Change) -> Said:
-    """The release that was named is that of the newest kubelet, or at most three minors newer."""
+    """--kubernetes-version is the newest kubelet's release, or at most three minors newer."""
     named, newest = present.cluster.examiner.assumed_release, present.newest_kubelet
     doubt = misfit(named, newest) if named and newest is not None else None
     if doubt is not None:
@@ -243,7 +243,7 @@ def release(present: Present, _change: Change) -> Said:
 
 
 def unknown_release(present: Present, change: Change) -> Said:
-    """A Node can be read that shows which release the API servers are of, where one was named."""
+    """A Node shows the release of --kubernetes-version."""
     cluster = present.cluster
     named = cluster.examiner.assumed_release
     if named and present.newest_kubelet is None and not change.accepts(Rule.UNKNOWN_RELEASE):

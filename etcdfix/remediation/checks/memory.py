@@ -43,17 +43,17 @@ def _held(change: Change) -> HeldObject:
 
 
 def not_from_memory(_present: Present, change: Change) -> Refusals:
-    """An API server has this very write in memory, and its encryption key is what is lost."""
+    """An API server has this write in memory, and the encryption key is lost."""
     yield from must_be_had(_held(change).chosen)
 
 
 def unknown_cluster(_present: Present, change: Change) -> Refusals:
-    """Something names the cluster, so that API servers can show that they are of this one."""
+    """From memory: something names the cluster."""
     yield from must_be_had(_held(change).named_cluster)
 
 
 def write_key(present: Present, change: Change) -> Refusals:
-    """Today's configuration encrypts what is written, opens it again, and is what every API server has loaded."""
+    """The configuration encrypts and opens the value, and every API server has loaded it."""
     require_write_key(present.cluster)
     held, resource = _held(change), present.first.directory.group_resource
     transformers = present.cluster.examiner.transformers
@@ -86,7 +86,7 @@ def write_key(present: Present, change: Change) -> Refusals:
 
 
 def other_cluster(present: Present, change: Change) -> Refusals:
-    """The API servers look into this etcd, or the file of kine that is named."""
+    """From memory: the API servers read this etcd, or the named file of kine."""
     held = _held(change)
     if isinstance(present.cluster.source, KineSource):
         _require_current(present.cluster.source, held)
@@ -140,7 +140,7 @@ def _revision(source: KineSource) -> int:
 
 
 def configuration_wrong(_present: Present, change: Change) -> Refusals:
-    """No API server reads what etcdfix cannot read."""
+    """From memory: no API server reads the object."""
     held = _held(change)
     for said in held.answers:
         if said.answer is Answer.READS_IT:
@@ -153,7 +153,7 @@ def configuration_wrong(_present: Present, change: Change) -> Refusals:
 
 
 def unchecked_server(present: Present, change: Change) -> Iterator[RefusedByRule | str]:
-    """Every API server says that it cannot read the object, or is accepted by its address."""
+    """Every API server says that it cannot read the object."""
     held, accepted = _held(change), change.accepted.named(Rule.UNCHECKED_SERVER)
     thing, all_servers = held.thing, held.all_servers
     known = {*(one.address for one in all_servers.servers), *(one.server for one in all_servers.absent)}
@@ -185,7 +185,7 @@ def unchecked_server(present: Present, change: Change) -> Iterator[RefusedByRule
 
 
 def no_api_server(_present: Present, change: Change) -> Refusals:
-    """An API server could be asked, and the user may patch and get the object."""
+    """From memory: an API server answers, and you may get and patch the object."""
     held = _held(change)
     if not any(said.answer is Answer.READ_ERROR for said in held.answers):
         hint = "name one that runs: --kubeconfig FILE, --server URL"
@@ -195,7 +195,7 @@ def no_api_server(_present: Present, change: Change) -> Refusals:
 
 
 def other_object(present: Present, change: Change) -> Refusals:
-    """What was saved is of the same object, by its uid, and of this cluster."""
+    """From memory: the saved copy has the uid of the object and is from this cluster."""
     held = _held(change)
     saved, known = held.saved, present.identity.uid
     if saved is None:
@@ -210,7 +210,7 @@ def other_object(present: Present, change: Change) -> Refusals:
 
 
 def not_rescued(present: Present, change: Change) -> Refusals:
-    """What API servers hold of the kind was saved before one of them is asked to write."""
+    """The objects of the kind in API server memory are saved."""
     held = _held(change)
     ended, again = held.chosen.ended, held.save_first()
     if held.saved is None and not ended:

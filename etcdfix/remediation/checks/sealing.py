@@ -55,7 +55,7 @@ def write_key(present: Present, change: Change) -> Iterator[RefusedByRule]:
 
 
 def undeployed_write_key(present: Present, change: Change) -> Iterator[RefusedByRule]:
-    """API servers hold today's write key: they wrote the newest value of the resource under it."""
+    """API servers wrote the newest value of the resource with the current write key."""
     # Of a configuration that etcdfix made, nobody knows whether they have it: then each change rests on that.
     cluster, accepted = present.cluster, change.accepts(Rule.UNDEPLOYED_WRITE_KEY)
     seals = change.sealed is not None and not change.of(Place.OBJECT)

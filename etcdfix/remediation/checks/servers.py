@@ -33,7 +33,7 @@ def foretold_of(found: Examination) -> Foretold:
 
 
 def configuration_wrong(present: Present, change: Change) -> Iterator[RefusedByRule]:
-    """No API server reads what etcdfix cannot read, and nothing in etcd is encrypted where --no-encryption says so."""
+    """No API server reads the value. With --no-encryption, nothing in etcd is encrypted."""
     put = None if change.deletes else change.copy.stored
     if put is not None:
         require_unencrypted(present.cluster, put)
@@ -41,7 +41,7 @@ def configuration_wrong(present: Present, change: Change) -> Iterator[RefusedByR
 
 
 def no_api_server(present: Present, change: Change) -> Iterator[RefusedByRule]:
-    """An API server could contradict: one where a key is declared lost, all where damage is possible.
+    """An API server was asked, or all if damage is only possible.
 
     A KMS plugin that is silent looks like an outage: then a declaration in a script is not enough either.
     """

@@ -74,7 +74,7 @@ def as_it_is(found: Examination, run: RunOptions, *, lift: tuple[str, ...] = ())
 
 
 def readable(present: Present, _change: Change) -> Refusals:
-    """The API server cannot read the value, so that nothing but etcdfix can change it."""
+    """No API server can read the value."""
     if present.absent or present.configuration not in {True, False}:  # without one nothing is proven
         return
     refusal = unfit_to_go(present.first, present.request.run)
@@ -83,7 +83,7 @@ def readable(present: Present, _change: Change) -> Refusals:
 
 
 def undetermined(present: Present, change: Change) -> Refusals:
-    """The value is proven not to be readable, or its key is declared lost; a KMS plugin says it twice."""
+    """The value is proven unreadable, or its key is declared lost. A KMS plugin repeats its answer."""
     if not change.goes:
         return
     found, last = present.found, present.second_look
@@ -116,7 +116,7 @@ def _to_declare(found: Examination) -> tuple[str, ...]:
 
 
 def declaration(present: Present, change: Change) -> Refusals:
-    """A key that is declared lost is the value's own, and opens nothing that was written about when the value was."""
+    """The lost key is the value's key, and opens no value of about the same time."""
     if change.goes and change.accepted.key_lost:
         misfit = _misdeclared(present, change.accepted.key_lost)
         if misfit is not None:
@@ -166,7 +166,7 @@ def _misdeclared(present: Present, declared: str) -> RefusedByRule | None:
 
 
 def curable_by_configuration(present: Present, change: Change) -> Refusals:
-    """The configuration alone cannot cure it: a key that is missing may be found, until somebody declares it lost."""
+    """A change of the configuration cannot cure the value."""
     starts = present.starts if change.of(Place.BIT) else None
     if starts is not None and starts.failing and change.repairs({RepairKind.PREFIX, RepairKind.NAME}):
         text = (
@@ -194,7 +194,7 @@ def curable_by_configuration(present: Present, change: Change) -> Refusals:
 
 
 def never_deletable(present: Present, change: Change) -> Refusals:
-    """Its cause is one for which a value may go: what may be whole is not damaged."""
+    """The value's cause allows a deletion."""
     if not change.goes:
         return
     found, run = present.found, change.request.run
@@ -217,7 +217,7 @@ _BACK: Final = {
 
 
 def only_copy(present: Present, change: Change) -> Refusals:
-    """The value is not the only copy: it cannot be put right, no whole object is in it, and its state is elsewhere."""
+    """Another copy of this state exists, the value cannot be repaired, and holds no whole object."""
     if not change.goes or change.accepts(Rule.ONLY_COPY):
         return
     found, run = present.found, change.request.run
@@ -246,7 +246,7 @@ def only_copy(present: Present, change: Change) -> Refusals:
 
 
 def value_moved(present: Present, change: Change) -> Refusals:
-    """A value that belongs to another etcd key stands there too."""
+    """The right etcd key of a moved value holds the object."""
     if not change.goes or deletability_of(present.found) is not Deletability.MOVED:
         return
     if present.home.mark is None:
@@ -260,7 +260,7 @@ def value_moved(present: Present, change: Change) -> Refusals:
 
 
 def fails_like_others(present: Present, change: Change) -> Refusals:
-    """Not all of its kind fail as it does: that would be the tool, the release or the CRD. No flag lifts it."""
+    """Not every value of the kind fails like this one."""
     starts = present.starts if change.of(Place.BIT) else None
     if starts is not None and starts.same_magic and change.repairs({RepairKind.MAGIC}):
         text = f"{present.shown} begins like {display(starts.same_magic)}: perhaps {NOT_THE_OBJECT}"
@@ -291,7 +291,7 @@ def _doubts(present: Present, change: Change) -> Iterator[tuple[KeyName, KeyCoun
 
 
 def pattern(present: Present, change: Change) -> Refusals:
-    """So few values fail under its encryption key that it is not the key or the configuration."""
+    """Few values fail under the same encryption key."""
     for name, tally, doubt in _doubts(present, change):
         found, lost = present.found, is_declared(present, change)
         if doubt not in NOT_THE_KEY and not is_lifted(doubt, lost=lost, mass_damage_accepted=False):
@@ -301,7 +301,7 @@ def pattern(present: Present, change: Change) -> Refusals:
 
 
 def mass_damage(present: Present, change: Change) -> Refusals:
-    """Damage has not struck many values at once: what does that has to be known first."""
+    """Damage does not affect many values at once."""
     for name, tally, doubt in _doubts(present, change):
         lost, accepted = is_declared(present, change), change.accepts(Rule.MASS_DAMAGE)
         if doubt in NOT_THE_KEY and not is_lifted(doubt, lost=lost, mass_damage_accepted=accepted):
@@ -376,7 +376,7 @@ def _not_lost(found: Examination) -> str:
 
 
 def unproven_damage(present: Present, change: Change) -> Refusals:
-    """Its damage is proven, and not only likely or possible."""
+    """The damage is proven."""
     if change.accepts(Rule.UNPROVEN_DAMAGE) or not _is_judged(present, change):
         return
     verdict = present.found.verdict
@@ -391,7 +391,7 @@ def unproven_damage(present: Present, change: Change) -> Refusals:
 
 
 def newer_than_known(present: Present, change: Change) -> Refusals:
-    """No newer API server may have written it: this etcdfix, or the release that was named, knows what is in it."""
+    """No newer API server can have written the value."""
     if change.accepts(Rule.NEWER_THAN_KNOWN):
         return
     if _is_judged(present, change) and _maybe_newer(present):
@@ -407,7 +407,7 @@ def newer_than_known(present: Present, change: Change) -> Refusals:
 
 
 def cluster_breaking(present: Present, change: Change) -> Refusals:
-    """The cluster does not depend on the object, by its kind, its namespace or what refers to it."""
+    """The cluster does not depend on the object: its kind, its namespace, its references."""
     if change.accepts(Rule.CLUSTER_BREAKING):
         return
     why, wanted = "", "" if change.deletes else change.chosen.wanted.protected

@@ -121,9 +121,24 @@ class Attacked(Registry):
         assert sorted(self.backups.glob("*")) == kept
 
     def refuses(
-        self, keys: Iterable[bytes], *arguments: str, says: Iterable[str] = (), hint: str = "", **common: Any
+        self,
+        keys: Iterable[bytes],
+        *arguments: str,
+        rule: str = "",
+        cause: str = "",
+        accept: str = "",
+        hint: str = "",
+        **common: Any,
     ) -> list[Ran]:
-        """Assert that none of the keys can be deleted, in these words and with this next step; nothing changes."""
+        """Assert that none of the keys can be deleted, and that nothing changes.
+
+        Args:
+            rule: The rule that refuses it.
+            cause: The cause that the refusal names; without a rule, the configuration alone can cure it.
+            accept: The rule that refuses it, and that the printed next step accepts.
+            hint: Stands in the next step.
+        """
+        rule = rule or accept or ("curable-by-configuration" if cause else "")
         found = []
         with self.nothing_changes():
             for key in keys:
@@ -131,13 +146,10 @@ class Attacked(Registry):
                 document = json.loads(ran.out)
                 refusal = document["refusal"]
                 assert (ran.code, document["result"]) == (4, "refused"), ran
+                assert refusal["rule"] == (rule or refusal["rule"]), refusal
                 assert refusal["rule"] or refusal["code"] == "authorization-refused"
-                for word in says:
-                    assert any(word in said for said in (refusal["message"], *refusal["also"])), (
-                        word,
-                        refusal,
-                    )
-                assert hint in ran.err, ran
+                assert cause in refusal["message"], refusal
+                assert (f"--accept {accept}" if accept else hint) in ran.err, ran
                 assert "never-to-be-shown" not in ran.out + ran.err
                 found.append(ran)
         return found

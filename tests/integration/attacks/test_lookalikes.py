@@ -97,7 +97,7 @@ def test_one_whose_key_is_there_among_those_whose_key_is_not(
     lost = declared(f"{kind}/v1/key1")
     every = (*EVERY_FLAG, *lost)
     if how != "under the same name":
-        registry.refuses([found.healthy], *EVERY_FLAG, says=[says], hint="fix the configuration")
+        registry.refuses([found.healthy], *EVERY_FLAG, says=says)
     for more in ((), ("--plan", str(plan))):
         refused(registry.delete(found.healthy, *every, *more))
     # The last one may have been written under either of two keys of one name, and the other one opens something.
@@ -229,11 +229,9 @@ def test_equal_envelopes_in_two_resources(registry: Attacked, kind: str) -> None
     assert load_plan(plan).entries == ()
     for at in healthy[:2]:
         refused(registry.delete(at, *EVERY_FLAG, *declared(f"{kind}/v1/key1"), "--plan", str(plan)))
-    registry.refuses(healthy[2:], *EVERY_FLAG, says=["the object is readable"], hint="through the API")
+    registry.refuses(healthy[2:], *EVERY_FLAG, rule="readable")
     # The copies are under a key that is there, if in another rule: nothing makes them go.
-    registry.refuses(
-        lost[:2], *EVERY_FLAG, says=["can cure this (key-renamed: "], hint="fix the configuration"
-    )
+    registry.refuses(lost[:2], *EVERY_FLAG, cause="key-renamed")
 
 
 def test_a_fix_over_a_healthy_one(registry: Attacked) -> None:

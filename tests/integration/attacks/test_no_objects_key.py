@@ -99,7 +99,7 @@ def test_one_key_goes_and_its_like_stay(
 def test_a_directory_that_no_list_reads_stays(cluster: Attacked, path: str, value: bytes) -> None:
     at = f"{cluster.prefix}/{path}".encode()
     cluster.etcd.put(at, value)
-    cluster.refuses([at], *EVERY_FLAG, says=["no LIST reads it"], hint="etcdfix leaves it")
+    cluster.refuses([at], *EVERY_FLAG, rule="not-an-object", hint="etcdfix leaves it")
 
 
 def values_that_may_be_objects(key: bytes) -> dict[str, bytes]:
@@ -131,7 +131,7 @@ def test_what_may_be_an_object_stays(cluster: Attacked, path: str, value: str) -
 
 @pytest.mark.parametrize("value", [b"\x9d\x01new encoding", b"two words", b"x" * 65, b"k9s\x00abc"])
 def test_what_a_newer_server_may_read_is_no_mark(cluster: Attacked, value: bytes) -> None:
-    cluster.refuses([cluster.put("shop", value, "configmaps")], *NEWER, says=["may be newer"])
+    cluster.refuses([cluster.put("shop", value, "configmaps")], *NEWER, rule="newer-than-known")
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_what_a_newer_server_may_read_is_no_mark(cluster: Attacked, value: bytes
 )
 def test_a_key_with_enough_parts_is_no_mark(cluster: Attacked, resource: str, name: str) -> None:
     at = cluster.put(name, MARK, resource)
-    cluster.refuses([key_word(at).encode()], *NEWER, says=["may be newer"])
+    cluster.refuses([key_word(at).encode()], *NEWER, rule="newer-than-known")
 
 
 @pytest.mark.parametrize(
@@ -155,13 +155,13 @@ def test_a_key_with_enough_parts_is_no_mark(cluster: Attacked, resource: str, na
 def test_what_belongs_to_a_stranger_stays(cluster: Attacked, path: str) -> None:
     at = f"{cluster.prefix}/{path}".encode()
     cluster.etcd.put(at, MARK)
-    cluster.refuses([at], *EVERY_FLAG, says=["nothing is proven"])
+    cluster.refuses([at], *EVERY_FLAG, rule="undetermined")
 
 
 def test_with_an_unreadable_definition_nothing_is_known(cluster: Attacked) -> None:
     at = cluster.put("shop", MARK, "example.com/widgets")
     cluster.put("widgets.example.com", b"{", "apiextensions.k8s.io/customresourcedefinitions")
-    cluster.refuses([at], *EVERY_FLAG, says=["nothing is proven"])
+    cluster.refuses([at], *EVERY_FLAG, rule="undetermined")
 
 
 def test_in_a_rule_without_identity_it_is_a_mark_too(cluster: Attacked) -> None:

@@ -105,7 +105,7 @@ def test_damage_is_deletable_and_can_be_undone(registry: Attacked, sealer: Seale
         if what == "one bit of the data":  # which has the whole object back, so that nobody has to delete it
             accepted = ("--accept", "only-copy")
             flags = every_flag_but(Rule.ONLY_COPY)
-            registry.refuses([at], *flags, says=["can be had back whole"], hint="etcdfix fix")
+            registry.refuses([at], *flags, rule="only-copy", hint="etcdfix fix")
         ran = registry.delete(at, *accepted)
         if what == ZEROES and "no damage is found" in ran.err:
             # What the key makes of zeroes is noise, which looks like fields of an object in one of 600 cases.
@@ -126,7 +126,7 @@ def test_damage_is_deletable_and_can_be_undone(registry: Attacked, sealer: Seale
 def test_what_was_not_damaged_is_readable(registry: Attacked, sealer: Sealer, kind: str) -> None:
     at, value = sealer("only")
     registry.etcd.put(at, value)
-    registry.refuses([at], *EVERY_FLAG, says=["the object is readable"], hint="through the API")
+    registry.refuses([at], *EVERY_FLAG, rule="readable")
     if kind == "aescbc":
         # Without a tag the server reads a changed value, as long as an object comes out.
         begin, end = body_end(kind, value, secret("only"))
@@ -134,7 +134,7 @@ def test_what_was_not_damaged_is_readable(registry: Attacked, sealer: Sealer, ki
         out = bytearray(value)
         out[end - 80] ^= 0x01
         registry.etcd.put(at, bytes(out))
-        registry.refuses([at], *EVERY_FLAG, says=["the object is readable"], hint="through the API")
+        registry.refuses([at], *EVERY_FLAG, rule="readable")
 
 
 @pytest.mark.parametrize("kind", PROVIDERS)
@@ -155,9 +155,7 @@ def test_likely_damage_needs_a_word(registry: Attacked, sealer: Sealer, kind: st
     for key, value in (before, (at[0], bytes(out)), later):
         registry.etcd.put(key, value)
     flags = every_flag_but(Rule.UNPROVEN_DAMAGE)
-    registry.refuses(
-        [at[0]], *flags, says=["the damage is likely and not proven"], hint="--accept unproven-damage"
-    )
+    registry.refuses([at[0]], *flags, accept="unproven-damage")
     # Under AES-CBC no tag says that the key is right, so that noise may be an encoding which is newer.
     words = ["unproven-damage", *(["newer-than-known"] if kind == "aescbc" else [])]
     ran = registry.delete(at[0], *(word for each in words for word in ("--accept", each)))
@@ -189,19 +187,11 @@ def test_mass_damage_needs_a_word(registry: Attacked, sealer: Sealer, kind: str)
         registry.etcd.put(at, value[:-40])
         keys.append(at)
     flags = every_flag_but(Rule.MASS_DAMAGE)
-    registry.refuses(
-        keys[:2], *flags, says=["10 values fail and 0 do not", "damages many values"],
-        hint="--accept mass-damage",
-    )  # fmt: skip
+    registry.refuses(keys[:2], *flags, accept="mass-damage")
     assert registry.delete(keys[0], "--accept", "mass-damage", "--dry-run").code == 0
     # Nine of them, and one that is not proven: it may be the key after all.
     registry.etcd.put(keys[9], seal(kind, secret("cut-9"), keys[9], TRUE[::-1]))
-    registry.refuses(
-        keys[:1],
-        *EVERY_FLAG,
-        says=["that is what happened to all of them, not to this object alone"],
-        hint="find out what happened to so many",
-    )
+    registry.refuses(keys[:1], *EVERY_FLAG, rule="pattern")
 
 
 @pytest.mark.parametrize("kind", ["aesgcm", "secretbox"])
@@ -213,7 +203,7 @@ def test_two_flipped_bits_are_found_where_nothing_opens(registry: Attacked, kind
         stored = registry.stored(at)
         assert stored is not None
         registry.etcd.put(at, stored[:-40] + bytes([stored[-40] ^ 1]) + stored[-39:])
-    registry.refuses(keys, says=["can be had back whole"], hint="etcdfix fix")
+    registry.refuses(keys, rule="only-copy", hint="etcdfix fix")
     for at in keys:
         ran = registry.delete(at, "--accept", "only-copy")
         assert (ran.code, registry.stored(at)) == (0, None), ran.err
@@ -229,6 +219,4 @@ def test_two_that_are_proven_are_no_pattern(registry: Attacked) -> None:
     assert registry.delete(keys[0], "--dry-run").code == 0
     # One of them is not proven, and nothing opens: then nobody is deletable without more.
     registry.etcd.put(keys[1], seal("aesgcm", secret("cut-1"), keys[1], TRUE[::-1]))
-    registry.refuses(
-        keys[:1], *EVERY_FLAG, says=["2 values fail and 0 do not"], hint="find out what happened to so many"
-    )
+    registry.refuses(keys[:1], *EVERY_FLAG, rule="pattern")

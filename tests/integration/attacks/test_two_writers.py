@@ -40,20 +40,17 @@ def newest(registry: Attacked, kind: str, older: list[str] | None = None) -> byt
 def test_the_newest_value_alone(registry: Attacked, api: KubernetesAPI, kind: str) -> None:
     """No flag stands in for the word of every API server."""
     at = newest(registry, kind)
-    registry.refuses([at], *EVERY_FLAG, says=[POSSIBLE], hint="--kubeconfig")
+    registry.refuses([at], *EVERY_FLAG, says=POSSIBLE, hint="--kubeconfig")
     asking = ("--kubeconfig", str(api.kubeconfig(registry.folder)))
     api.reads = True
-    registry.refuses([at], *EVERY_FLAG, *asking, says=[f"the API server at {api.url} reads"], hint="compare")
+    registry.refuses([at], *EVERY_FLAG, *asking, says=f"the API server at {api.url} reads")
     api.reads = False
-    registry.refuses(
-        [at], *every_flag_but(Rule.UNPROVEN_DAMAGE), *asking,
-        says=["the damage is possible and not proven"], hint="--accept unproven-damage",
-    )  # fmt: skip
+    registry.refuses([at], *every_flag_but(Rule.UNPROVEN_DAMAGE), *asking, accept="unproven-damage")
     # One that is listed and does not answer may be the one that wrote it.
     api.listed = [("127.0.0.1", api.port), ("127.0.0.1", 9)]
-    registry.refuses([at], *EVERY_FLAG, *asking, says=[POSSIBLE, "no-answer"], hint="each API server")
+    registry.refuses([at], *EVERY_FLAG, *asking, says=[POSSIBLE, "no-answer"])
     api.listed = None
-    registry.refuses([at], *EVERY_FLAG, *asking, says=[POSSIBLE, "is not known"], hint="each API server")
+    registry.refuses([at], *EVERY_FLAG, *asking, says=[POSSIBLE, "is not known"])
     api.listed = [("127.0.0.1", api.port)]
     ran = registry.delete(at, "--accept", "unproven-damage", *asking, "--dry-run")
     assert ran.code == 0, ran.err
@@ -62,10 +59,10 @@ def test_the_newest_value_alone(registry: Attacked, api: KubernetesAPI, kind: st
 @pytest.mark.parametrize("kind", LOCAL)
 def test_fewer_older_values_or_more_that_fail_are_the_key(registry: Attacked, kind: str) -> None:
     at = newest(registry, kind, OLDER[:2])
-    registry.refuses([at], *EVERY_FLAG, says=["can cure this (wrong-key: "], hint="fix the configuration")
+    registry.refuses([at], *EVERY_FLAG, cause="wrong-key")
     registry.secrets(kind, ["c"])
     more = registry.secrets(kind, ["late-0", "late-1"], WRONG)
-    registry.refuses(more, *EVERY_FLAG, says=["can cure this (wrong-key: "], hint="fix the configuration")
+    registry.refuses(more, *EVERY_FLAG, cause="wrong-key")
 
 
 @pytest.mark.parametrize("kind", LOCAL)
@@ -80,13 +77,19 @@ def test_two_that_write_in_turns(registry: Attacked, kind: str) -> None:
     for own, other in ((TRUE, WRONG), (WRONG, TRUE)):
         registry.keyed(kind, own)
         registry.refuses(
-            written[other], *EVERY_FLAG,
-            says=["can cure this (wrong-key: ", "two API servers seem to write"], hint="etcdfix encryption check",
-        )  # fmt: skip
+            written[other],
+            *EVERY_FLAG,
+            rule="curable-by-configuration",
+            says=["wrong-key", "two API servers seem to write"],
+            hint="etcdfix encryption check",
+        )
         registry.refuses(
-            written[other], *EVERY_FLAG, *declared(f"{kind}/v1/key1"),
-            says=["does not name a key", "that could be lost"], hint="etcdfix encryption check",
-        )  # fmt: skip
+            written[other],
+            *EVERY_FLAG,
+            *declared(f"{kind}/v1/key1"),
+            rule="declaration",
+            hint="etcdfix encryption check",
+        )
 
 
 def test_a_kept_revision_goes_over_the_newest_value_only_with_the_word_of_every_server(
@@ -153,9 +156,11 @@ def test_two_bytes_are_damage_and_the_kept_revision_goes_back(registry: Attacked
     kept, whole = registry.mod_revision(at), seal("aesgcm", secret("web"), at)
     registry.etcd.put(at, whole[:-60] + bytes(byte ^ 0x41 for byte in whole[-60:-58]) + whole[-58:])
     registry.refuses(
-        [at], *every_flag_but(Rule.UNPROVEN_DAMAGE),
-        says=["an earlier revision of this etcd key opens"], hint="--accept unproven-damage",
-    )  # fmt: skip
+        [at],
+        *every_flag_but(Rule.UNPROVEN_DAMAGE),
+        says="an earlier revision of this etcd key opens",
+        hint="--accept unproven-damage",
+    )
     risk = ("--accept", "unproven-damage")
     assert registry.delete(at, *risk, "--dry-run").code == 0
     source = f"revision:{kept}"

@@ -13,7 +13,10 @@ from tests.support.kubernetes_api import KubernetesAPI
 
 @pytest.fixture
 def registry(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Attacked:
-    return Attacked(etcd, prefix, tmp_path, capfd)
+    """A registry whose Secrets are configured to be under aesgcm."""
+    found = Attacked(etcd, prefix, tmp_path, capfd)
+    found.keyed("aesgcm")
+    return found
 
 
 @pytest.fixture

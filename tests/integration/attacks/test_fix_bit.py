@@ -272,14 +272,12 @@ def test_a_value_that_names_a_key_of_its_rule_is_not_written_under_another(
 
 
 def test_a_moved_value_is_not_bound_anew(registry: Attacked) -> None:
-    registry.keyed("aesgcm")
     key, home = registry.key("shop/copy"), registry.key("shop/web")
     registry.etcd.put(key, seal("aesgcm", secret("web"), home))
     refuses(registry, key, "not-repairable", "value-moved", flags=EVERY_RISK)
 
 
 def test_associated_data_that_nobody_knows(registry: Attacked) -> None:
-    registry.keyed("aesgcm")
     key = registry.key("shop/web")
     registry.etcd.put(key, seal("aesgcm", secret("web"), "/hidden/registry/secrets/shop/web"))
     refuses(registry, key, "not-repairable", flags=EVERY_RISK)
@@ -296,7 +294,6 @@ def test_what_would_read_and_contradict_itself(registry: Attacked) -> None:
 
 def test_an_object_of_an_earlier_life_of_the_name(registry: Attacked) -> None:
     """An earlier revision of the same generation has another uid: no API server changes one."""
-    registry.keyed("aesgcm")
     key = registry.key("shop/web")
     meta = object_meta(b"web", b"shop", b"00000000-0000-0000-0000-000000000000")
     earlier = unknown(b"v1", b"Secret", block(1, meta))
@@ -494,7 +491,6 @@ def test_no_encryption_over_an_encrypted_value(registry: Attacked) -> None:
 
 
 def test_text_mode_of_many_values_is_undone_one_by_one(registry: Attacked) -> None:
-    registry.keyed("aesgcm")
     damaged: dict[bytes, bytes] = {}
     for number in range(40):
         key = registry.key(f"shop/s-{number}")
@@ -518,7 +514,6 @@ def test_a_plugin_that_is_gone(registry: Attacked, plugin: Callable[[str], KMSPl
 
 
 def test_hostile_names(registry: Attacked) -> None:
-    registry.keyed("aesgcm")
     name = "web\u202e\x1b[2J$(id)"
     key = registry.key(f"shop/{name}")
     meta = object_meta(name.encode(), b"shop", UID)

@@ -401,7 +401,6 @@ def test_a_key_that_holds_no_such_object(registry: Attacked, name: str) -> None:
 
 def test_what_the_cluster_depends_on(registry: Attacked) -> None:
     """A file may have been edited: a role that allows everything is made behind the API's back."""
-    registry.keyed("aesgcm")
     registry.put("others", namespace_object("others", "u-5"), "namespaces")
     key = registry.key("shop", "namespaces")
     value = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "shop", "uid": "u-4"}}

@@ -210,7 +210,6 @@ def test_two_flipped_bits_are_found_where_nothing_opens(registry: Attacked, kind
 
 
 def test_two_that_are_proven_are_no_pattern(registry: Attacked) -> None:
-    registry.keyed("aesgcm")
     keys = registry.secrets("aesgcm", ["cut-0", "cut-1"])
     for at in keys:
         stored = registry.stored(at)

@@ -81,7 +81,6 @@ def test_two_that_write_in_turns(registry: Attacked) -> None:
 def test_a_kept_revision_goes_over_the_newest_value_only_with_the_word_of_every_server(
     registry: Attacked, api: KubernetesAPI
 ) -> None:
-    registry.keyed("aesgcm")
     (at,) = registry.secrets("aesgcm", ["web"])
     kept = registry.mod_revision(at)
     registry.secrets("aesgcm", OLDER)
@@ -97,7 +96,6 @@ def test_a_kept_revision_goes_over_the_newest_value_only_with_the_word_of_every_
 @pytest.mark.parametrize("kept", [False, True])
 def test_scan_explain_and_plan_print_the_same_way_out(registry: Attacked, *, kept: bool) -> None:
     """Each with the word of every API server: without it, the command is refused."""
-    registry.keyed("aesgcm")
     at = registry.key("shop/web")
     if kept:
         registry.secrets("aesgcm", ["web"])
@@ -135,7 +133,6 @@ def commands_in(document: Any) -> Iterator[list[str]]:
 @pytest.mark.parametrize("older", [0, 3])
 def test_two_bytes_are_damage_and_the_kept_revision_goes_back(registry: Attacked, older: int) -> None:
     """That an earlier revision opens shows the etcd key to be the associated data, whatever others do."""
-    registry.keyed("aesgcm")
     registry.secrets("aesgcm", OLDER[:older])
     (at,) = registry.secrets("aesgcm", ["web"])
     kept, whole = registry.mod_revision(at), seal("aesgcm", secret("web"), at)

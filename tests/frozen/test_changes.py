@@ -15,14 +15,11 @@ from etcdfix.report.render import text
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.servers import EtcdServer
 from tests.frozen.freezing import Chance, came_to, first_lines, is_frozen, stripped
-from tests.support.attacks import EVERY_FLAG, OTHER, TRUE, WRONG, Attacked, config_map, declared, seal, secret
+from tests.support.attacks import EVERY_FLAG, OTHER, WRONG, Attacked, config_map, declared, seal, secret
 from tests.support.change_runs import ACKNOWLEDGED, candidate_config
 from tests.support.kubernetes_api import KubernetesAPI
 from tests.support.objects import (
-    IDENTITY,
     KUBE_SYSTEM_UID,
-    allocation,
-    json_object,
     namespace_object,
     provider,
 )
@@ -109,19 +106,6 @@ def done(registry: Freezing) -> None:
     registry.undo_it(backup)
 
 
-def readable(registry: Freezing) -> None:
-    (at,) = registry.secrets("aesgcm", ["web"])
-    registry.delete_it(at)
-    registry.delete_it(at, *EVERY_FLAG)
-    registry.rewrite(at, key1=TRUE)
-
-
-def inconsistent(registry: Freezing) -> None:
-    at = registry.key("shop/name")
-    registry.etcd.put(at, seal("aesgcm", secret("another"), at))
-    registry.delete_it(at, *EVERY_FLAG)
-
-
 def wrong_key(registry: Freezing) -> None:
     (at,) = registry.secrets("aesgcm", ["web"], WRONG)
     registry.delete_it(at, *EVERY_FLAG)
@@ -129,57 +113,6 @@ def wrong_key(registry: Freezing) -> None:
     registry.delete_it(at, *declared("aesgcm/v1/key2"))
     registry.delete_it(at, *declared("aesgcm/v1/key1"), "--dry-run")
     registry.delete_it(at, *declared("aesgcm/v1/key1"))
-
-
-def wrong_key_of_many(registry: Freezing) -> None:
-    keys = registry.secrets("aesgcm", [f"web-{number}" for number in range(12)], WRONG)
-    registry.delete_it(keys[0])
-    registry.delete_it(keys[0], *EVERY_FLAG)
-    registry.delete_it(keys[0], *declared("aesgcm/v1/key1"))
-
-
-def key_that_opens_others(registry: Freezing) -> None:
-    registry.secrets("aesgcm", ["first"])
-    (at,) = registry.secrets("aesgcm", ["second"], WRONG)
-    registry.delete_it(at, *declared("aesgcm/v1/key1"))
-
-
-def many_damaged(registry: Freezing) -> None:
-    for at in registry.secrets("aesgcm", [f"cut-{number}" for number in range(10)]):
-        registry.etcd.put(at, (registry.stored(at) or b"")[:-40])
-    registry.delete_it(registry.key("shop/cut-0"))
-    registry.delete_it(registry.key("shop/cut-0"), "--accept", "mass-damage")
-
-
-def likely_damaged(registry: Freezing) -> None:
-    registry.secrets("aesgcm", ["before"])
-    at = registry.key("shop/nonce")
-    value = bytearray(seal("aesgcm", secret("nonce"), at))
-    value[23:29] = b"\xff" * 6
-    registry.etcd.put(at, bytes(value))
-    registry.secrets("aesgcm", ["later"])
-    registry.delete_it(at)
-    registry.delete_it(at, "--accept", "unproven-damage")
-
-
-def bound_to_another_prefix(registry: Freezing) -> None:
-    at = registry.key("shop/web")
-    registry.etcd.put(at, seal("aesgcm", secret("web"), "/registry/secrets/shop/web"))
-    registry.delete_it(at, *EVERY_FLAG)
-
-
-def moved(registry: Freezing) -> None:
-    home, copy = registry.key("shop/home"), registry.key("shop/copy")
-    registry.etcd.put(copy, seal("aesgcm", secret("home"), home))
-    registry.etcd.put(home, seal("aesgcm", secret("home", size=7), home))
-    registry.delete_it(copy)
-    registry.delete_it(copy, "--accept", "only-copy")
-
-
-def newer_than_known(registry: Freezing) -> None:
-    at = registry.put("shop/newer", json_object("v1", "Sekret", "newer"))
-    registry.delete_it(at)
-    registry.delete_it(at, "--accept", "newer-than-known")
 
 
 def protected(registry: Freezing) -> None:
@@ -190,30 +123,9 @@ def protected(registry: Freezing) -> None:
     registry.undo_it(backup)
 
 
-def allocator(registry: Freezing) -> None:
-    damaged = allocation()[:-4] + b"\xff\xff\xff\xff"
-    at = registry.put("servicenodeports", damaged, resource="ranges")
-    registry.delete_it(at, *EVERY_FLAG)
-
-
-def no_object(registry: Freezing) -> None:
-    registry.delete_it(registry.put("10.0.0.1", b"k8s\0", resource="masterleases"), *EVERY_FLAG)
-
-
-def unknown_owner(registry: Freezing) -> None:
-    at = registry.put("shop/thing", b"no object", resource="example.com/gadgets")
-    registry.delete_it(at, *EVERY_FLAG)
-
-
 def in_the_clear(registry: Freezing) -> None:
     at = registry.put("shop/settings", config_map("settings")[:-9], resource="configmaps")
     registry.delete_it(at)
-
-
-def no_configuration(registry: Freezing) -> None:
-    at = registry.cut()
-    registry.delete_it(at, configured=False)
-    registry.delete_it(at, "--no-encryption", configured=False)
 
 
 def expectations(registry: Freezing) -> None:
@@ -233,14 +145,6 @@ def by_plan(registry: Freezing) -> None:
     registry.delete_it(registry.key("shop/cut-whole"), "--plan", str(plan))
     registry.delete_it(at, "--plan", str(plan), "--dry-run")
     registry.delete_it(at, "--plan", str(plan))
-
-
-def unknown_cluster(registry: Freezing) -> None:
-    at = registry.cut()
-    registry.lose_kube_system()
-    registry.delete_it(at)
-    registry.delete_it(at, "--accept", "unknown-cluster")
-    registry.undo_it(str(registry.kept()[0].path))
 
 
 def asked_servers(registry: Freezing) -> None:
@@ -301,50 +205,25 @@ def sealed(registry: Freezing) -> None:
     registry.undo_it(str(registry.kept()[0].path), "--expect-mod-revision", str(registry.mod_revision(at)))
 
 
-def sealed_under_the_same_name(registry: Freezing) -> None:
-    registry.rules(("secrets", (provider("aesgcm", key1=WRONG), IDENTITY)))
-    (at,) = registry.secrets("aesgcm", ["web"], TRUE)
-    registry.secrets("aesgcm", ["newest"], WRONG)
-    registry.rewrite(at, key1=TRUE)
-
-
-CASES: dict[str, Callable[[Freezing], None]] = {
-    case.__name__: case
-    for case in (
-        done,
-        readable,
-        inconsistent,
-        wrong_key,
-        wrong_key_of_many,
-        key_that_opens_others,
-        many_damaged,
-        likely_damaged,
-        bound_to_another_prefix,
-        moved,
-        newer_than_known,
-        protected,
-        allocator,
-        no_object,
-        unknown_owner,
-        in_the_clear,
-        no_configuration,
-        expectations,
-        by_plan,
-        unknown_cluster,
-        asked_servers,
-        undone_elsewhere,
-        undone_without_its_log,
-        fixed_from_an_earlier_revision,
-        sealed,
-        sealed_under_the_same_name,
-    )
-}
+CASES: list[Callable[[Freezing], None]] = [
+    done,
+    wrong_key,
+    protected,
+    in_the_clear,
+    expectations,
+    by_plan,
+    asked_servers,
+    undone_elsewhere,
+    undone_without_its_log,
+    fixed_from_an_earlier_revision,
+    sealed,
+]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_a_change_comes_to(registry: Freezing, case: str) -> None:
-    CASES[case](registry)
-    is_frozen(f"changes/{case}", registry.came_to())
+def test_what_a_change_comes_to(registry: Freezing, case: Callable[[Freezing], None]) -> None:
+    case(registry)
+    is_frozen(f"changes/{case.__name__}", registry.came_to())
 
 
 def test_what_the_audit_log_says(registry: Freezing, capfd: pytest.CaptureFixture[str]) -> None:

@@ -51,23 +51,6 @@ def test_a_link_is_not_followed(tmp_path: Path, capsys: Captured, leads_to: str)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["latest", "report", "store"]
 
 
-def test_a_link_above_the_file_is_followed(tmp_path: Path) -> None:
-    (tmp_path / "store").mkdir()
-    (tmp_path / "reports").symlink_to("store")
-    assert names_of_pods("--output-file", str(tmp_path / "reports" / "report")) == 1
-    assert (tmp_path / "store" / "report").read_text().startswith("/registry/pods/")
-
-
-@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
-def test_the_mode_of_a_file_that_was_there_is_kept(tmp_path: Path, mode: int) -> None:
-    report = tmp_path / "report"
-    report.touch()
-    report.chmod(mode)
-    assert names_of_pods("--output-file", str(report)) == 1
-    assert report.stat().st_mode & 0o777 == mode
-    assert report.stat().st_size
-
-
 def test_a_pipe_is_written_in_place(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -78,14 +61,6 @@ def test_a_pipe_is_written_in_place(tmp_path: Path) -> None:
     reader.join(timeout=10)
     assert got[0].startswith("/registry/pods/")
     assert pipe.is_fifo()
-
-
-@pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="no /dev/stdout here")
-def test_standard_output_may_be_named_as_a_device() -> None:
-    """In a pipeline it leads to a pipe without a name."""
-    done = etcdfix("scan", "--snapshot", SNAPSHOT, "pods", "-o", "name", "--output-file", "/dev/stdout")
-    assert (done.returncode, done.stderr) == (1, "")
-    assert done.stdout.startswith("/registry/pods/")
 
 
 @pytest.mark.parametrize("hidden_behind", ["itself", "link", "hard link"])
@@ -121,17 +96,6 @@ def test_a_file_that_the_scan_reads_is_never_written(
     assert source.read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [(".", "Is a directory"), ("x" * 300, "File name too long"), ("file/report", "Not a directory")],
-)
-def test_what_cannot_be_a_file_is_one_line(tmp_path: Path, capsys: Captured, name: str, words: str) -> None:
-    (tmp_path / "file").touch()
-    target = tmp_path / name
-    assert names_of_pods("--output-file", str(target)) == 2
-    assert capsys.readouterr().err == f"etcdfix: --output-file {target}: {words}\n"
-
-
 def etcdfix(*arguments: str, closed: str = "") -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-m", "etcdfix", *arguments]
     if closed:
@@ -153,11 +117,3 @@ def etcdfix(*arguments: str, closed: str = "") -> subprocess.CompletedProcess[st
 def test_a_closed_standard_output_is_a_usage_error(arguments: list[str], lines: list[str]) -> None:
     done = etcdfix(*arguments, closed=">&-")
     assert (done.returncode, done.stderr.splitlines()) == (2, lines)
-
-
-def test_a_file_needs_no_standard_output(tmp_path: Path) -> None:
-    report = tmp_path / "report"
-    words = ("scan", "--snapshot", SNAPSHOT, "pods", "-q", "-o", "name", "--output-file", str(report))
-    done = etcdfix(*words, closed=">&-")
-    assert (done.returncode, done.stderr) == (1, "")
-    assert report.read_text().startswith("/registry/pods/")

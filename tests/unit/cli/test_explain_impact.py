@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.cluster_index_runs import HOSTILE, Ran, Runner, assert_harmless
 from tests.support.fixtures import Captured, Patch
-from tests.support.impact_objects import BROKEN, Cluster, owner
+from tests.support.impact_objects import Cluster, owner
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import IDENTITY, configuration_yaml
@@ -43,15 +43,6 @@ def web(*, pods: int = 2) -> tuple[Cluster, str]:
     for number in range(pods):
         cluster.pod(f"web-1-{number}", owners=(owner("ReplicaSet", "web-1"),))
     return cluster, key
-
-
-def test_a_long_chain_of_owners_is_no_deep_document(impact: Impact) -> None:
-    cluster, key = web(pods=0)
-    for number in range(1, 1500):
-        before = owner("ReplicaSet", f"web-{number}")
-        cluster.add("apps/v1", "ReplicaSet", f"web-{number + 1}", "shop", owners=(before,))
-    ran = impact(cluster, key, "-o", "json")
-    assert (ran.code, "web-100" in ran.out) == (1, True)
 
 
 def test_a_source_that_breaks_off(impact: Impact) -> None:
@@ -95,70 +86,6 @@ def test_an_ordinary_deletion_is_forecast(
     cascade = f" --cascade={policy[1]}" if policy else ""
     command = f"kubectl delete configmaps top -n shop{cascade} --dry-run=server"
     assert [remedy["command"] for remedy in ran.document["remedies"]] == [command]
-
-
-@pytest.mark.parametrize("named", ["ReplicaSet", "Deployment"], ids=["in another namespace", "gone"])
-def test_what_the_collector_is_about_to_delete(impact: Impact, named: str) -> None:
-    cluster = Cluster()
-    cluster.add("apps/v1", "ReplicaSet", "r", "pay")
-    uid = "uid-r" if named == "ReplicaSet" else "uid-gone"
-    key = cluster.pod("p", owners=(owner(named, "r", uid=uid),))
-    ran = impact(cluster, key)
-    first = " ".join(line.strip() for line in ran.out.splitlines()[1:7])
-    assert first.startswith("Next: The garbage collector deletes it as soon as it sees it: ")
-    assert ("the uid is that of replicasets.apps pay/r" in first) is (named == "ReplicaSet")
-    assert f'/ownerReferences/0/uid","value":"{uid}"' in first
-    (warning,) = told(impact(cluster, key, "-o", "json"))["warnings"]
-    assert "deletes it as soon as it sees it" in warning
-    cluster.pod("p", owners=(owner(named, "r", uid=uid),), terminating=True)
-    assert "nothing has to be done" in impact(cluster, key).out
-
-
-def test_what_the_api_cannot_delete(impact: Impact) -> None:
-    cluster, key = web()
-
-    def deletion(of: str, *options: str) -> tuple[bool | None, str]:
-        found = told(impact(cluster, of, *options, "-o", "json"))["deletion"]
-        return found["possible"], found["result"]
-
-    orphan = ("--policy", "orphan")
-    assert deletion(key, *orphan) == (False, "refused")
-    assert told(impact(cluster, key, "-o", "json"))["deletion"] is None
-    gone = cluster.key("configmaps", "shop", "gone")
-    cluster.pod("p", spec={"volumes": [{"name": "v", "configMap": {"name": "gone"}}]})
-    assert deletion(gone, *orphan) == (False, "refused")
-    sealed = cluster.key("secrets", "shop", "sealed")
-    cluster.values[sealed] = b"k8s:enc:aescbc:v1:key1:" + bytes(48)
-    assert deletion(sealed, "--policy", "foreground") == (None, "cannot-be-told")
-    empty = cluster.key("secrets", "shop", "empty")
-    cluster.values[empty] = b""
-    assert deletion(empty, *orphan)[0] is None
-    unserved = cluster.add("example.com/v1", "Widget", "w", "shop")
-    assert deletion(unserved) == (False, "refused")
-    cluster.values["/registry/apiregistration.k8s.io/apiservices/v1.example.com"] = BROKEN
-    assert deletion(unserved) == (None, "cannot-be-told")
-    system = cluster.namespace("kube-system")
-    assert deletion(system) == (False, "refused")
-    assert "kubectl delete" not in impact(cluster, system, "-o", "wide").out
-    lease = cluster.key("masterleases", "", "10.0.0.1")
-    cluster.values[lease] = cluster.values[system]
-    assert deletion(lease, "--policy", "background") == (False, "refused")
-    ran = impact(MemorySource(cluster.values, problems=["page 7 is damaged"]), gone, *orphan, "-o", "json")
-    assert told(ran)["deletion"]["possible"] is None
-
-
-@pytest.mark.parametrize("form", ["wide", "html", "json"])
-def test_hostile_names_in_a_forecast(impact: Impact, form: str) -> None:
-    cluster = Cluster()
-    key = cluster.add("v1", "ConfigMap", "top", "shop", finalizers=(HOSTILE,), terminating=True)
-    blocks = owner("ConfigMap", "top", api_version="v1", blockOwnerDeletion=True)
-    cluster.add("v1", "ConfigMap", HOSTILE, "shop", owners=(blocks,), finalizers=(HOSTILE, "a\nb"))
-    cluster.add("rbac.authorization.k8s.io/v1", "ClusterRole", HOSTILE, owners=(blocks,))
-    cluster.pod("p" + HOSTILE, owners=(blocks,), spec={"nodeName": HOSTILE, "containers": []})
-    for policy in ("background", "foreground", "orphan"):
-        ran = impact(cluster, key, "--policy", policy, "-o", form)
-        assert ran.code == 0
-        assert_harmless(ran.out + ran.err)
 
 
 def hostile() -> tuple[Cluster, str]:

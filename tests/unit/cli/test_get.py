@@ -138,17 +138,6 @@ def test_revealing_is_said(get: Run) -> None:
     assert (code, err) == (0, "etcdfix: --reveal: the contents of Secrets are shown, unmasked\n")
 
 
-def test_an_object_of_another_identity_is_not_for_kubectl(get: Run) -> None:
-    key = "/registry/configmaps/shop/settings"
-    code, out, err = get(key, source=MemorySource({key: config_map("other")}))
-    assert (code, "resourceVersion: identity-mismatch" in out) == (1, True)
-    assert err.splitlines()[0].endswith("; its resourceVersion is no number, so no API server takes it")
-    assert "heals the object" not in err
-    code, out, err = get("configmaps", "-A", "-o", "yaml", source=MemorySource({key: config_map("other")}))
-    assert (code, "resourceVersion: identity-mismatch" in out) == (1, True)
-    assert err.splitlines()[0].endswith("; its resourceVersion is no number, so no API server takes it")
-
-
 def test_an_interruption_is_said(get: Run) -> None:
     class Interrupted(MemorySource):
         def get(self, key: bytes) -> StoredValue | None:
@@ -157,16 +146,6 @@ def test_an_interruption_is_said(get: Run) -> None:
     code, out, err = get("/registry/configmaps/shop/settings", source=Interrupted(HOLDS))
     assert (code, out) == (130, "")
     assert "interrupted before the end: what is shown is not everything" in err
-
-
-def test_names_of_strangers_do_not_reach_a_terminal(get: Run) -> None:
-    key = "/registry/configmaps/shop/a\x1b[2J\u202e"
-    value = config_map("a\x1b[2J\u202e")
-    for output in ("yaml", "json", "wide", "text"):
-        for records in ({key: value}, {key: value[:-9]}, {key: config_map("other")}):
-            for words in (["configmaps", "-A"], [f"base64:{base64.b64encode(key.encode()).decode()}"]):
-                _code, out, err = get(*words, "-o", output, source=MemorySource(records))
-                assert all(line.isprintable() for line in (out + err).splitlines())
 
 
 def test_what_is_revealed_is_recorded_first(tmp_path: Path, capfdbinary: CapturedBytes) -> None:

@@ -81,15 +81,6 @@ def test_what_a_baseline_knows_is_green_and_what_is_new_is_red(
     assert found.states()["failure"] == 1
 
 
-def test_a_saved_report_is_as_red_as_the_scan(
-    scan: Callable[..., tuple[int, ReadJUnit]], command: Run, tmp_path: Path
-) -> None:
-    saved = tmp_path / "saved.jsonl"
-    command("scan", *READ, "-o", "jsonl", "--output-file", saved)
-    _code, out = command("report", "render", saved, "-o", "junit")
-    assert read_junit(out).cases == scan()[1].cases
-
-
 def test_a_scan_that_was_ended_is_red_though_nothing_was_found(command: Run, monkeypatch: Patch) -> None:
     holds = {
         "/registry/namespaces/kube-system": namespace_object("kube-system"),
@@ -101,14 +92,6 @@ def test_a_scan_that_was_ended_is_red_though_nothing_was_found(command: Run, mon
     found = read_junit(out)
     assert code == 143
     assert found.of("ScanReport")[WHOLE].message == "ended by SIGTERM before the end"
-
-
-def test_what_nobody_looked_at_has_not_passed(scan: Callable[..., tuple[int, ReadJUnit]]) -> None:
-    code, found = scan("daemonsets.apps")
-    assert code == 0
-    assert [(case.name, case.state, case.message) for case in found.cases] == [
-        (WHOLE, "skipped", "there is no object in this scope")
-    ]
 
 
 @pytest.mark.parametrize(

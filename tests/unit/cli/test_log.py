@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -64,28 +62,6 @@ def test_show_json_is_an_event_list_that_fits_the_schema(capfd: Captured, path: 
         jsonschema.validate(written[0], schema)
 
 
-def test_show_json_in_flat_memory(path: Path) -> None:
-    """Forty times as many records are shown in the same memory."""
-    write_log(path, pairs=1)
-    line = path.read_bytes().splitlines(keepends=True)[0]
-    script = (
-        "import re, sys; from pathlib import Path; from etcdfix.cli.root import run\n"
-        "assert run(['log', 'show', sys.argv[1], '-o', 'json']) == 0\n"
-        "print(re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1], file=sys.stderr)\n"
-    )
-    peaks = []
-    for records in (250, 10_000):
-        path.write_bytes(line * records)
-        done = subprocess.run(
-            [sys.executable, "-c", script, str(path)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            check=True,
-        )
-        peaks.append(int(done.stderr))
-    assert peaks[1] - peaks[0] < 4096, "kilobytes"
-
-
 def test_show_hostile_words_spelled_out(capfd: Captured, path: Path) -> None:
     with AuditLog.open(path) as log:
         log.append(entry(subject=subject(HOSTILE), reason="\x1b]0;gone\x07\u202e" + "x" * 5000))
@@ -142,26 +118,6 @@ def test_verify_finds_a_cut_tail_by_a_head_that_was_written_down(capfd: Captured
     assert code == 1
     assert "TAMPERED" in out
     assert "cut off the end: --expect-head names record 6, the last one is 4" in out
-
-
-def test_verify_offers_to_settle_only_a_log_that_may_be_written(capfd: Captured, path: Path) -> None:
-    links = write_log(path)
-    cut(path, 1)  # an intent is open now
-    code, out, _ = audit(capfd, "verify", path, "--expect-head", str(links[-1]))
-    assert (code, "log settle" in out, "Open intents" in out) == (1, False, True)
-    assert "begin a new one with --audit-log" in out
-    code, out, _ = audit(capfd, "verify", path)
-    assert (code, "log settle" in out, "head file" in out) == (3, False, True)
-
-
-def test_verify_tells_no_more_findings_than_anybody_reads(capfd: Captured, path: Path) -> None:
-    write_log(path, pairs=1)
-    path.write_bytes(b"no record\n" * 150)
-    code, out, _ = audit(capfd, "verify", path)
-    assert code == 1
-    assert "more findings: -o wide lists them" in out
-    found = json.loads(audit(capfd, "verify", path, "-o", "json")[1])
-    assert (len(found["findings"]), found["more_findings"]) == (100, 51)
 
 
 def test_verify_open_intents_and_a_torn_line(capfd: Captured, path: Path) -> None:

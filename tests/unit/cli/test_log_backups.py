@@ -13,14 +13,13 @@ import yaml
 
 from etcdfix.cli import output
 from etcdfix.cli.root import run
-from etcdfix.remediation.audit.record import Result, Verb
+from etcdfix.remediation.audit.record import Result
 from etcdfix.remediation.audit.verify import verify
 from etcdfix.remediation.backup.file import MARKER_SUFFIX, encode_content, encode_document, read_backup
 from etcdfix.report.schema import SCHEMAS
 from tests.support.audit_logs import own_directory
 from tests.support.backups import PLAINTEXT, Ground
 from tests.support.fixtures import Captured, Patch
-from tests.support.syslogs import PlayedSyslog
 
 POD = b"/registry/pods/shop/web"
 HOSTILE = b"/registry/secrets/shop/\x1b[31mred\xe2\x80\xae"
@@ -78,12 +77,6 @@ class TestList:
         assert len(out.splitlines()) <= 24
         assert len(yaml.safe_load(backup(capfd, ground, "backups", "-o", "yaml")[1])["backups"]) == 8
 
-    def test_an_empty_value_is_no_plaintext(self, capfd: Captured, ground: Ground) -> None:
-        ground.change(value=b"")
-        out = backup(capfd, ground, "backups")[1]
-        assert "nothing: 0 bytes" in out
-        assert "plaintext" not in out.lower()
-
     def test_nothing(self, capfd: Captured, ground: Ground, monkeypatch: Patch) -> None:
         """A missing log is one doubt; a default directory need not be there, one that is named has to."""
         assert "no backups:" in backup(capfd, ground, "backups")[1]
@@ -99,12 +92,6 @@ class TestList:
         capfd.readouterr()
         ground.log.unlink()
         assert reasons(self.listed(capfd, ground)[1]) == ["log"]
-
-    def test_a_log_that_is_none(self, capfd: Captured, ground: Ground) -> None:
-        ground.change()
-        ground.log.write_bytes(b"words\n")
-        code, found = self.listed(capfd, ground)
-        assert (code, reasons(found, wrong=False), found["audit_log_head"]) == (3, ["log"], None)
 
     def test_names_of_strangers_are_safe(self, capfd: Captured, ground: Ground) -> None:
         name = ground.change(key=HOSTILE)
@@ -230,27 +217,6 @@ class TestPrune:
             in backup(capfd, ground, "prune", *AGED, "--accept", "only-copy", "--dry-run")[1]
         )
         assert {path: path.read_bytes() for path in ground.folder.rglob("*") if path.is_file()} == before
-
-    def test_what_a_rule_keeps(self, capfd: Captured, ground: Ground) -> None:
-        ground.change()
-        ground.change(Result.UNDONE, verb=Verb.UNDO, key=POD)
-        code, out, _ = backup(capfd, ground, "prune", *AGED, "--yes")
-        assert code == 4
-        assert "1 backup removed" in out
-        assert "  only-copy  intent 1 ended as deleted" in out
-        assert len(ground.files()) == 2
-
-    def test_a_syslog(self, capfd: Captured, ground: Ground, tmp_path: Path) -> None:
-        ground.change()
-        words = ["prune", *AGED, "--accept", "only-copy", "--yes", "--audit-syslog"]
-        with PlayedSyslog(tmp_path / "socket") as syslog:
-            code, _, _ = backup(capfd, ground, *words, str(syslog.path))
-            assert (code, len(syslog.heads())) == (0, 1)
-        ground.change()
-        code, _, err = backup(capfd, ground, *words, str(syslog.path))
-        assert code == 0
-        assert err.count("did not take the head of the audit log: No such file or directory") == 1
-        assert ground.files() == set()
 
     @pytest.mark.parametrize(
         "words",

@@ -18,7 +18,6 @@ from tests.support.objects import (
     KEY_2,
     aescbc,
     configuration_yaml,
-    json_object,
     provider,
     secret,
 )
@@ -67,24 +66,6 @@ def condition(name: str, status: str, reason: str, message: str) -> dict[str, st
 
 def deletions(plan: list[dict[str, str]]) -> list[dict[str, str]]:
     return [step for step in plan if step["command"].startswith("etcdfix delete ")]
-
-
-def test_the_first_screen_says_why_and_what_to_do_first(namespace: Namespace) -> None:
-    cluster = shop()
-    for number in range(30):
-        cluster.break_(cluster.secret(f"lost-{number}"))
-        cluster.break_(cluster.secret(f"lost-{number}", f"other-{number}"))
-    cluster.break_(cluster.pod("web"))
-    cluster.pod("held", finalizers=("example.com/drain",), terminating=True)
-    cluster.secret("guarded", finalizers=("example.com/guard",), terminating=True)
-    cluster.add("example.com/v1", "Widget", "w", "shop")
-    lines = namespace(cluster, "shop").out.splitlines()
-    assert len(lines) <= 24
-    assert lines[0] == (
-        "Namespace shop CANNOT FINISH DELETING: 31 objects in it and 30 elsewhere unreadable, 1 more reason"
-    )
-    (first,) = (line for line in lines if line.startswith("Next: "))
-    assert first.startswith("Next: First bring back the CustomResourceDefinition widgets.example.com")
 
 
 @pytest.mark.parametrize("form", ["text", "wide", "html", "json"])
@@ -145,18 +126,6 @@ def test_what_cannot_be_read_elsewhere_comes_first(namespace: Namespace) -> None
     empty.break_(empty.secret("lost", "pay"))
     assert namespace(empty, "shop").code == 1
     assert namespace.report(empty)["state"] == "active-with-blockers"
-
-
-def test_what_the_server_shows_as_empty(namespace: Namespace) -> None:
-    cluster = shop()
-    key = cluster.key("secrets", "shop", "empty")
-    cluster.values[key] = b""
-    report = namespace.report(cluster)
-    assert [b["reason"] for b in report["namespace"]["stages"][1]["blockers"]] == ["serves-empty"]
-    assert report["plan"][0]["key"] == key
-    assert "fails every LIST" not in report["plan"][0]["action"]
-    cluster.values["/registry/namespaces/shop"] = b""
-    assert namespace.report(cluster)["namespace"]["frozen"] is False
 
 
 def test_the_namespace_and_its_pods_are_never_crowded_out(namespace: Namespace) -> None:
@@ -316,17 +285,6 @@ def test_a_namespace_that_was_not_seen_may_be_there(namespace: Namespace) -> Non
     assert "every object that was seen in it can be read" in namespace(source, "shop").out
 
 
-def test_pods_before_network_policies(namespace: Namespace) -> None:
-    cluster = shop()
-    cluster.pod("web", finalizers=("example.com/wait-for-networkpolicy",), terminating=True)
-    cluster.add("networking.k8s.io/v1", "NetworkPolicy", "deny", "shop")
-    report = namespace.report(cluster)
-    held = {stage["name"]: stage["blocker_count"] for stage in report["namespace"]["stages"]}
-    assert held == {"elsewhere": 0, "unreadable": 0, "pods": 1, "rest": 0}
-    controller = report["plan"][0]
-    assert "example.com/wait-for-networkpolicy (1 object)" in controller["action"]
-
-
 def test_finalizers_of_others_on_the_namespace(namespace: Namespace) -> None:
     cluster = Cluster()
     cluster.namespace("shop", terminating=True, finalizers=("example.com/account",))
@@ -337,18 +295,6 @@ def test_finalizers_of_others_on_the_namespace(namespace: Namespace) -> None:
     assert namespace.plan(cluster)[0]["command"] == (
         "kubectl replace --raw /api/v1/namespaces/shop/finalize -f FILE"
     )
-
-
-def test_what_a_namespace_that_stays_is_told_of(namespace: Namespace) -> None:
-    cluster = shop(terminating=False)
-    cluster.pod("web", finalizers=("example.com/wait-for-configmap",))
-    assert namespace(cluster, "shop").code == 0  # finalizers of what stays are in order
-    assert namespace.plan(cluster) == []
-    pod = cluster.pod("web", spec={"nodeName": "n1"}, terminating=True)
-    assert namespace(cluster, "shop").code == 1
-    plan = namespace.plan(cluster)
-    assert [step["key"] for step in plan] == [pod, None]
-    assert plan[0]["command"] == "kubectl delete pod web -n shop --grace-period=0 --force --dry-run=server"
 
 
 def test_custom_resources_whose_definition_is_broken_or_gone(namespace: Namespace) -> None:
@@ -372,24 +318,6 @@ def test_custom_resources_whose_definition_is_broken_or_gone(namespace: Namespac
     ran = namespace(cluster, "shop")
     assert (ran.code, "1 object in it WILL BE LEFT BEHIND" in ran.out) == (1, True)
     assert namespace.report(cluster)["state"] == "terminating"
-
-
-def test_an_aggregated_api_holds_nothing_up(namespace: Namespace) -> None:
-    cluster = shop()
-    group = "wardle.example.com"
-    spec = {"group": group, "version": "v1", "service": {"name": "server", "namespace": "apis"}}
-    status = {"conditions": [{"type": "Available", "status": "True"}]}
-    cluster.values[cluster.key(SERVICES, "", f"v1.{group}")] = json_object(
-        "apiregistration.k8s.io/v1", "APIService", f"v1.{group}", "", spec=spec, status=status
-    )
-    cluster.add(f"{group}/v1", "Flunder", "f", "shop")
-    cluster.add("v1", "Service", "server", "apis")
-    report = namespace.report(cluster)
-    assert (report["state"], report["namespace"]["unavailable_apis"], report["plan"]) == (
-        "terminating",
-        {},
-        [],
-    )
 
 
 def test_whether_an_api_answers_whose_service_cannot_be_read_is_not_known(namespace: Namespace) -> None:

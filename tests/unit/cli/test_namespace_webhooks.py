@@ -103,20 +103,6 @@ def test_webhooks_of_one_configuration_have_their_ways_out_once(namespace: Runne
     assert [one["path"] for one in json.loads(found[1][-1])][::2] == ["/webhooks/0/name", "/webhooks/1/name"]
 
 
-def test_a_webhook_that_may_be_asked_holds_nothing_for_certain(namespace: Runner) -> None:
-    cluster = guarded(objectSelector={"matchLabels": {"app": "x"}})
-    ran = namespace(cluster, "shop", "-o", "json")
-    assert (ran.code, ran.document["state"], ran.document["namespace"]["certain"]) == (1, "stuck", False)
-
-
-def test_pods_without_a_ready_endpoint_are_looked_at(namespace: Runner) -> None:
-    cluster = guarded()
-    cluster.add("v1", "Service", "hook", "ops")
-    ran = namespace(cluster, "shop", "-o", "json")
-    assert (ran.code, ran.document["namespace"]["webhooks"][0]["problem"]) == (1, "not-ready")
-    assert commands(ran.document)[0] == ["kubectl", "get", "pods,endpointslices", "-n", "ops"]
-
-
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_hostile_names_act_upon_nothing(namespace: Runner, form: str) -> None:
     service = {"service": {"namespace": HOSTILE, "name": HOSTILE}}

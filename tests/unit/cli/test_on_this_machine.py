@@ -105,13 +105,6 @@ def test_two_that_fit_are_refused_with_both_and_their_flags(
     assert " or --" in refusal
 
 
-def test_a_page_about_a_cause_looks_for_nothing(root: Path, capfd: Captured) -> None:
-    kubeadm(root)
-    k3s(root)
-    assert run(["explain", "wrong-key"]) == 0
-    assert capfd.readouterr().err == ""
-
-
 @pytest.mark.parametrize(
     "words", [("--etcd-servers-overrides", "/events#http://own:1"), ("--user", "root:password")]
 )

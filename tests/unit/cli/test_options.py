@@ -87,21 +87,6 @@ def test_other_variables_and_flags_win() -> None:
     assert (inputs.etcd_prefix, inputs.kubernetes_minor) == ("/y", 20)
 
 
-def test_an_empty_prefix_is_a_prefix(manifest: str) -> None:
-    assert gather("--etcd-prefix", "").etcd_prefix == ""
-    assert gather("--etcd-prefix", "", "--manifest", manifest).etcd_prefix == ""
-
-
-def test_the_manifest_fills_what_flags_leave_open(manifest: str) -> None:
-    inputs = gather("--manifest", manifest)
-    assert inputs.connection["endpoints"] == "https://10.0.0.1:2379,https://10.0.0.2:2379"
-    assert (inputs.connection["cacert"], inputs.connection["cert"], inputs.connection["key_file"]) == (
-        "/pki/ca.crt", "/pki/client.crt", "/pki/client.key",
-    )  # fmt: skip
-    assert (inputs.etcd_prefix, inputs.kubernetes_minor) == ("/kubernetes.io", 30)
-    assert inputs.encryption_config == Path("/enc/config.yaml")
-
-
 @pytest.mark.parametrize("image", ["1.16.15", "1.38.0", "1.2026"])
 def test_an_unknown_release_of_an_image_is_a_hint_and_no_more(manifest: str, image: str) -> None:
     """Nobody gave an option, so that none can be left out; one that is given counts, and nothing is said then."""
@@ -212,13 +197,6 @@ def test_a_command_for_later_repeats_the_connection_and_never_a_password() -> No
     )  # fmt: skip
     assert (again.layout, again.reading) == ((), ())
     assert "letmein" not in scan("secrets").line(again)
-
-
-def test_what_the_manifest_said_is_repeated(manifest: str) -> None:
-    again = gather("--manifest", manifest).run_options()
-    assert again.source[:2] == ("--endpoints", "https://10.0.0.1:2379,https://10.0.0.2:2379")
-    assert again.layout == ("--etcd-prefix", "/kubernetes.io")
-    assert again.reading == ("--encryption-config", "/enc/config.yaml", "--kubernetes-version", "1.30")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from tests.support.cluster_index_runs import HOSTILE, Runner, assert_harmless
 from tests.support.fixtures import Captured, Patch
 from tests.support.impact_objects import Cluster, owner
 from tests.support.memory_source import MemorySource, stored
-from tests.support.objects import json_object
 
 
 @pytest.fixture
@@ -27,21 +26,6 @@ def left_over() -> Cluster:
     cluster.secret("left", "gone")
     cluster.values["/registry/strange/thing"] = b"x" * 2048
     return cluster
-
-
-def test_the_first_screen(orphans: Runner) -> None:
-    cluster = left_over()
-    for number in range(20):
-        cluster.values[f"/registry/strange-{number}/thing"] = b"x"
-    ran = orphans(cluster)
-    lines = ran.out.splitlines()
-    assert (ran.code, len(lines) <= 24) == (1, True)
-    assert lines[0].startswith("30 keys (")
-    assert lines[1].startswith("Next: owner-gone: ")
-    # Nothing is deleted that somebody may want to keep.
-    for gone in ("crd-gone", "namespace-gone"):
-        (advice,) = (line for line in lines if f". {gone}: " in line)
-        assert "to keep them, re-create the" in advice
 
 
 def test_the_document(orphans: Runner) -> None:
@@ -85,22 +69,6 @@ def test_what_was_not_seen_is_counted_and_not_called_gone(orphans: Runner) -> No
     report = ran.document
     assert report["undecided"] == 2
     assert {group["reason"] for group in report["groups"]} == {"unclaimed"}
-
-
-def test_what_an_aggregated_api_serves(orphans: Runner) -> None:
-    cluster = Cluster()
-    cluster.namespace("shop")
-    for number in range(3):
-        group = f"wardle-{number}.example.com"
-        spec = {"group": group, "version": "v1", "service": {"name": "wardle", "namespace": "wardle"}}
-        key = cluster.key("apiregistration.k8s.io/apiservices", "", f"v1.{group}")
-        cluster.values[key] = json_object("apiregistration.k8s.io/v1", "APIService", key, "", spec=spec)
-        cluster.add(f"{group}/v1", "Flunder", "f", "shop")
-    ran = orphans(cluster)
-    assert (ran.code, "Not counted\n3 keys of 3 aggregated APIs: " in ran.out) == (0, True)
-    assert orphans(cluster, "-o", "json").document["aggregated"] == {
-        f"wardle-{number}.example.com": 1 for number in range(3)
-    }
 
 
 def test_an_incomplete_look_says_so_first(orphans: Runner, tmp_path: Path) -> None:

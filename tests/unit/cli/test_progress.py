@@ -48,11 +48,3 @@ def test_never_without_a_terminal(monkeypatch: Patch) -> None:
     slow(monkeypatch)
     assert list(with_progress(range(2000), estimate=2000, label="keys")) == list(range(2000))
     assert stream.getvalue() == ""
-
-
-def test_it_says_what_it_counts(monkeypatch: Patch) -> None:
-    terminal = at_terminal(monkeypatch)
-    slow(monkeypatch)
-    items = with_progress(range(2000), estimate=4000, label="keys", failed=lambda: 1400)
-    assert list(items) == list(range(2000))
-    assert "2,000 keys, 1,400 cannot be read" in terminal.getvalue()

@@ -48,11 +48,6 @@ def raising(error: BaseException) -> Callable[[], NoReturn]:
     return body
 
 
-@pytest.mark.parametrize(("result", "code"), [(0, 0), (1, 1), (3, 3), (None, 0)])
-def test_result_of_a_command_is_the_exit_code(run_command: RunCommand, result: object, code: int) -> None:
-    assert run_command(lambda: result) == (code, "", "")
-
-
 @pytest.mark.parametrize(
     ("error", "code", "lines"),
     [
@@ -104,21 +99,6 @@ def test_internal_errors_are_raised_when_asked_for(run_command: RunCommand, monk
     monkeypatch.setenv("ETCDFIX_DEBUG", "1")
     with pytest.raises(RuntimeError, match="what happened"):
         run_command(raising(RuntimeError("what happened")))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["frobnicate"], "No such command"),
-        (["schema", "nothing"], "Invalid value"),
-        (["--frobnicate"], "No such option"),
-    ],
-)
-def test_usage_errors(capfd: Captured, arguments: list[str], words: str) -> None:
-    assert run(arguments) == 2
-    captured = capfd.readouterr()
-    assert captured.out == ""
-    assert words in captured.err
 
 
 def test_help_imports_no_command() -> None:

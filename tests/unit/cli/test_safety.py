@@ -212,9 +212,3 @@ def test_a_server_is_accepted_by_the_address_that_it_is_known_by() -> None:
 def test_what_is_no_digest_is_a_usage_error(capfd: Captured, name: str, option: str, text: str) -> None:
     assert run([*WORDS[name][0], option, text]) == 2
     assert f"Invalid value for '{option}': {text!r} is no digest" in capfd.readouterr().err
-
-
-def test_each_word_lifts_a_rule_and_says_what_it_means() -> None:
-    assert set(NAMED) < set(MEANINGS)
-    offered = {word.partition("=")[0] for _arguments, known in WORDS.values() for word in known}
-    assert offered == {rule.value for rule in MEANINGS}

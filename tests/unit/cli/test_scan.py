@@ -41,13 +41,6 @@ def scan(monkeypatch: Patch, capfd: Captured, no_variables: None) -> Run:
     return run_scan
 
 
-def test_findings_go_to_standard_output_and_nothing_else_does(scan: Run, config: str) -> None:
-    code, out, err = scan("--encryption-config", config, "-o", "json")
-    report = json.loads(out)
-    assert (code, err) == (1, "")
-    assert [f["key"] for f in report["findings"]] == ["/registry/secrets/shop/broken"]
-
-
 def test_without_configuration_the_scan_is_incomplete(scan: Run) -> None:
     code, out, err = scan("-o", "name")
     assert (code, err) == (3, "")
@@ -104,12 +97,6 @@ def test_every_option_has_its_variable(option: click.Option) -> None:
         assert option.envvar is None
     else:
         assert option.envvar == "ETCDFIX_" + re.sub("-", "_", long[2:]).upper()
-
-
-def test_a_revision_at_which_nothing_was_there_is_named(scan: Run) -> None:
-    code, _out, err = scan("--revision", "3", source=MemorySource())
-    assert code == 5
-    assert "no key starts with /registry/ at revision 3" in err
 
 
 def test_remedies_can_be_pasted_and_name_no_password(scan: Run, config: str) -> None:

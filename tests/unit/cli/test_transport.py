@@ -79,10 +79,3 @@ def test_the_way_to_the_main_etcd_is_warned_of_too(
     assert warnings[0].startswith(
         "etcdfix: warning: main etcd: the password of etcd user 'ada' is sent without TLS to http://127.0.0.1:2"
     )
-
-
-def test_a_snapshot_needs_no_way(capfd: Captured, monkeypatch: Patch) -> None:
-    monkeypatch.setenv("ETCDCTL_USER", "ada:secret")
-    monkeypatch.setenv("ETCDCTL_INSECURE_SKIP_TLS_VERIFY", "true")
-    assert run(["scan", "--snapshot", str(ALPHA / "snapshot.db.gz"), "pods"]) == 1
-    assert "warning" not in capfd.readouterr().err

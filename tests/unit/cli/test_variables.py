@@ -97,13 +97,6 @@ def test_an_unforeseen_end_points_to_the_log_where_something_may_be_changed(
     assert ("etcdfix log verify" in told, "nothing was changed" in told) == (name != "plan", name == "plan")
 
 
-@pytest.mark.parametrize("name", [*sorted(CHANGING), "plan --run"])
-def test_a_change_listens_to_the_list_alone(name: str) -> None:
-    for long, option in options_of((COMMANDS | {"plan --run": run_command})[name]).items():
-        own = "ETCDFIX_" + long[2:].replace("-", "_").upper()
-        assert option.envvar == (own if long in ALLOWED else None), long
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_variable_of_a_safety_option_changes_nothing(name: str, monkeypatch: Patch) -> None:
     commands = [COMMANDS[name], *([run_command] if name == "plan" else [])]
@@ -125,17 +118,6 @@ def test_the_safety_options_are_all_here() -> None:
     } <= found  # fmt: skip
     assert {long for long in found if long.startswith("--accept")} == {"--accept"}
     assert SAFETY.fullmatch(ACKNOWLEDGEMENT)
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_arguments_have_no_variable(name: str) -> None:
-    assert all(p.envvar is None for p in COMMANDS[name].params if isinstance(p, click.Argument))
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_no_prefix_lets_click_read_variables_by_itself(name: str) -> None:
-    assert cli.context_settings.get("auto_envvar_prefix") is None
-    assert COMMANDS[name].context_settings.get("auto_envvar_prefix") is None
 
 
 @pytest.mark.parametrize("name", sorted(CHANGING))
@@ -171,14 +153,6 @@ def test_no_variable_turns_tls_checks_off_for_a_change(
         assert connection.insecure_skip_tls_verify is expected
         assert connection.endpoints == ("https://a:1",)
         assert f"not heeded: {variable};" in capfd.readouterr().err
-
-
-def test_variables_that_are_heeded_or_empty_are_not_mentioned(monkeypatch: Patch, capfd: Captured) -> None:
-    monkeypatch.setenv("ETCDFIX_USER", "ada")
-    monkeypatch.setenv("ETCDCTL_PASSWORD", "secret")
-    monkeypatch.setenv("ETCDFIX_PLAN", "")
-    context_of("delete")
-    assert capfd.readouterr().err == ""
 
 
 def test_the_value_of_a_variable_is_never_shown(monkeypatch: Patch, capfd: Captured) -> None:

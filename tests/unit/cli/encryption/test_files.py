@@ -183,13 +183,6 @@ def test_a_key_in_the_place_of_a_file_is_not_repeated(
         assert typed[-12:] not in told
 
 
-def test_a_key_in_the_place_of_a_place_is_not_repeated(capfd: Captured) -> None:
-    assert run(["encryption", "usage", "--snapshot", "none.db", "--in", SECRETS[0]]) == 2
-    told = "".join(capfd.readouterr())
-    assert "bytes withheld> names no place" in told
-    assert_no_keys(told)
-
-
 def test_several_files_are_checked_and_compared(today: Path, older: Path, capfd: Captured) -> None:
     def checked(*words: str) -> tuple[int, dict[str, Any]]:
         code = run(["encryption", "check", *words, "-o", "json"])

@@ -140,27 +140,6 @@ def test_what_cannot_be_compared_is_refused(
         assert said in err
 
 
-@pytest.mark.parametrize(
-    "scopes",
-    [
-        (Scope("/registry", [], [], [], None), Scope("/registry", ["/registry/"], [], [], None)),
-        (
-            Scope("/registry", [], ["pods", "secrets"], ["b", "a"], None),
-            Scope("/registry", [], ["secrets", "pods"], ["a", "b"], None),
-        ),
-    ],
-    ids=["an etcd user that may read no more", "in another order"],
-)
-def test_scopes_that_are_same_in_other_words(diff: Diff, tmp_path: Path, scopes: tuple[Scope, Scope]) -> None:
-    paths = [
-        write(tmp_path / str(number), [one("a")], head={"scope": scope})
-        for number, scope in enumerate(scopes)
-    ]
-    code, out, _err = diff(*paths)
-    assert code == 0
-    assert "differs" not in out
-
-
 def test_keys_of_any_bytes_and_no_other_order(diff: Diff, tmp_path: Path) -> None:
     names = [b"a", b"a\x00", b"a\x00\xff", b"a/b", b"b\xff", "café".encode(), b"z"]
     found = [one(name) for name in names]

@@ -122,17 +122,6 @@ def test_a_report_that_is_not_whole_is_incomplete(
     assert reason in "".join(row["incomplete_reasons"])
 
 
-@pytest.mark.parametrize("name", ["r.json", "r.jsonl"])
-def test_a_report_that_is_cut_is_left_out(name: str, tmp_path: Path, capfd: Captured) -> None:
-    path = write_report(tmp_path / name, findings(2))
-    whole = path.read_bytes()
-    for size in (1, 100, len(whole) // 2, len(whole) - 3):
-        path.write_bytes(whole[:size])
-        document = merged(capfd, path)
-        assert [one["report"] for one in document["left_out"]] == [str(path)], size
-        assert (document["reports"], document["exit_code"]) == ([], 5)
-
-
 def test_hostile_words_do_not_reach_the_terminal(tmp_path: Path, capfd: Captured) -> None:
     hostile = "\x1b[2J\u202e" * 1000
     path = write_report(tmp_path / "r.json", uid=hostile, reasons=[hostile])

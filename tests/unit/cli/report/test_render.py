@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.commands.render_report import open_saved
 from etcdfix.report.render import SCAN_FORMS
-from etcdfix.report.render.machine import JSONLinesWriter
 from etcdfix.report.schema import KINDS
 from tests.support.collecting import ALPHA
 from tests.support.fixtures import Patch
@@ -104,15 +102,6 @@ def test_a_report_without_what_its_kind_always_has_is_refused(command: Run, tmp_
     code, out, err = command("report", "render", path)
     assert (code, out) == (2, "")
     assert "missing required field `checks`" in err
-
-
-def test_a_mistake_of_a_writer_is_not_blamed_on_the_file(scans: dict[str, Path], monkeypatch: Patch) -> None:
-    def fail(_self: object, _report: object) -> None:
-        raise LookupError
-
-    monkeypatch.setattr(JSONLinesWriter, "end", fail)
-    with open_saved(scans["json"]) as saved, pytest.raises(LookupError):
-        saved.write(lambda run: JSONLinesWriter(io.BytesIO(), run))
 
 
 @pytest.mark.parametrize(

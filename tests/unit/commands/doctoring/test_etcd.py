@@ -274,12 +274,6 @@ def test_every_certificate_is_told(
     assert [(check.state, words in check.what) for check in found[1:]] == [(state, True)] * 2
 
 
-def test_an_expired_server(authority: CertificateAuthority) -> None:
-    with speaking(authority.issue("doctor-expired", expired=True)) as endpoint:
-        (check,) = looked_at(endpoints=(endpoint,))
-    assert (check.state, "kubeadm certs renew etcd-server" in check.next_step) == ("fail", True)
-
-
 def test_a_bundle_is_as_good_as_what_is_valid_in_it(authority: CertificateAuthority, tmp_path: Path) -> None:
     old = authority.issue("doctor-old", expired=True)
     bundle = tmp_path / "bundle.crt"

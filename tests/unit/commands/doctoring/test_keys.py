@@ -64,13 +64,6 @@ def test_a_key_that_opens_nothing_and_fails_is_a_failure() -> None:
     assert "0 opened, 2 failed: it is the encryption key or the configuration" in check.what
 
 
-def test_one_that_fails_among_others_and_one_alone_are_warned_of() -> None:
-    assert [state for state, _ in told(looked_at(secrets(5) | secrets(1, KEY_2)))] == ["warn"]
-    for values in (secrets(1, KEY_2), secrets(1, KEY_2, "key7")):
-        (check,) = looked_at(values)
-        assert (check.state, "nothing shows that the key is right" in check.what) == ("warn", True)
-
-
 def test_without_a_configuration_it_cannot_be_told() -> None:
     values = {**secrets(2), "/registry/configmaps/a/b": config_map()}
     sealed, clear = looked_at(values, config=None)
@@ -78,12 +71,6 @@ def test_without_a_configuration_it_cannot_be_told() -> None:
     assert (sealed.state, "2 could not be told" in sealed.what) == ("unknown", True)
     check, *_ = looked_at(values, config=None, no_encryption=True)
     assert (check.state, "--no-encryption, and the value of" in check.what) == ("fail", True)
-
-
-def test_what_is_stored_in_the_clear_stands_on_one_line() -> None:
-    clear = {"/registry/configmaps/a/b": config_map(), "/registry/secrets/a/b": secret()}
-    checks = looked_at({**clear, "/registry/pods/a/b": b"x"})
-    assert told(checks) == [("warn", "unencrypted: 2 values readable, 1 not")]
 
 
 def test_another_prefix_is_suggested() -> None:

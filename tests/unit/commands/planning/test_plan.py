@@ -2,12 +2,10 @@ from __future__ import annotations
 
 import errno
 import io
-import sys
-from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import pytest
@@ -47,7 +45,6 @@ from tests.support.lost_key import (
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, configuration, provider
 
-T = TypeVar("T")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
@@ -68,54 +65,6 @@ def plan_of(
 
 def by_name(plan: DeletionPlan) -> dict[str, PlanEntry]:
     return {entry.name: entry for entry in plan.entries}
-
-
-@pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> DeletionPlan:
-    return plan_of(lost_cluster(), tmp_path_factory.mktemp("large"))
-
-
-def test_every_secret_under_the_lost_key_is_listed_once(large: DeletionPlan) -> None:
-    assert len(large.entries) == 1200
-    assert [entry.order for entry in large.entries] == list(range(1, 1201))
-    assert len({entry.key for entry in large.entries}) == 1200
-    assert large.left_out == []
-    assert large.complete
-    assert large.not_in_report == 0
-
-
-def test_who_makes_them_again(large: DeletionPlan) -> None:
-    found = Counter((e.recreated_by, e.recreate_confidence, e.comes_back) for e in large.entries)
-    assert found == {
-        ("service-account token controller", "likely", "after-a-step"): 240,
-        ("cert-manager", "certain", "by-itself"): 240,
-        ("External Secrets", "certain", "by-itself"): 240,
-        ("Helm", "likely", "no"): 240,
-        ("by hand", None, "no"): 240,
-    }
-    entries = by_name(large)
-    assert entries["site-7-tls"].recreate_basis == "named by certificates.cert-manager.io site-7"
-    assert (
-        entries["from-vault-6"].recreate_basis == "named by externalsecrets.external-secrets.io from-vault-6"
-    )
-    assert entries["from-vault-7"].recreate_basis == "named by externalsecrets.external-secrets.io store-7"
-
-
-def test_what_a_list_survives_breaks_nothing_in_a_plan_either(tmp_path: Path) -> None:
-    """API servers show an empty value of a built-in type as an empty object, and fail on one of a custom resource."""
-    cluster = base()
-    cluster.define("example.com", "Gear")
-    cluster.values |= {
-        "/registry/services/specs/shop": b"",
-        "/registry/configmaps/shop/empty": b"",
-        "/registry/example.com/gears/shop/empty": b"",
-    }
-    entries = {entry.resource: entry for entry in plan_of(cluster, tmp_path).entries}
-    assert {resource: entry.severity for resource, entry in entries.items()} == {
-        "services": "one-object", "configmaps": "one-object", "gears": "breaks-now",
-    }  # fmt: skip
-    assert entries["services"].cause == "not-an-objects-key"
-    assert entries["services"].reasons == []  # no object, so no finalizer of a load balancer
 
 
 NOWHERE = b"0" * 16
@@ -205,16 +154,6 @@ def test_a_report_of_another_configuration_is_refused(tmp_path: Path) -> None:
     source = cluster.source()
     with pytest.raises(ConfigurationError, match="made with the encryption configuration sha256:"):
         build_plan(source, examiner_of(cluster, source, config), request)
-
-
-def test_problems_of_report_and_source_make_a_plan_incomplete(tmp_path: Path) -> None:
-    cluster = base()
-    lose(cluster, cluster.secret("one"))
-    source = MemorySource(cluster.values, problems=["page 7 is damaged"])
-    path = scan_to(tmp_path / "report.json", cluster, source=source)
-    plan = build_plan(source, examiner_of(cluster, source), request_for(path))
-    assert not plan.complete
-    assert plan.incomplete_reasons == ["the report is incomplete: page 7 is damaged", "page 7 is damaged"]
 
 
 def test_what_is_found_missing_after_pass_makes_plan_incomplete(tmp_path: Path, monkeypatch: Patch) -> None:
@@ -352,10 +291,6 @@ def test_a_key_that_cannot_be_typed_is_listed_and_named_in_base64(tmp_path: Path
         assert "never-to-be-shown" not in text
 
 
-def load_back(plan: DeletionPlan) -> DeletionPlan:
-    return msgspec.json.decode(_json(plan), type=DeletionPlan)
-
-
 def test_nothing_of_the_contents_is_in_a_plan(tmp_path: Path) -> None:
     cluster = base()
     keys = [
@@ -406,53 +341,6 @@ def test_a_key_that_is_there_is_not_to_be_declared_lost(tmp_path: Path) -> None:
     assert by_name(plan)["cut"].needs == ["--accept ends-cached-reads"]
 
 
-def test_damage_in_numbers_has_to_be_accepted(tmp_path: Path) -> None:
-    config = configuration(provider("aesgcm", key1=KEY_1), IDENTITY)
-    cluster = base()
-    for number in range(10):
-        key = cluster.secret(f"cut-{number}")
-        cluster.values[key] = aesgcm(cluster.values[key], key)[:-40]
-    plan = plan_of(cluster, tmp_path, config=config)
-    (group,) = plan.groups
-    assert (group.cause, group.pattern, group.declaration) == ("value-truncated", True, "")
-    assert {tuple(entry.needs) for entry in plan.entries} == {("--accept mass-damage",)}
-
-
-def test_a_key_that_had_other_bytes_for_a_time(tmp_path: Path) -> None:
-    config = configuration(provider("aesgcm", key1=KEY_1), IDENTITY)
-    cluster = base()
-    for name, written_with in (("before", KEY_1), ("one", NOWHERE), ("two", NOWHERE), ("later", KEY_1)):
-        key = cluster.secret(name)
-        cluster.values[key] = aesgcm(cluster.values[key], key, written_with)
-    plan = plan_of(cluster, tmp_path, config=config)
-    (group,) = plan.groups
-    flag = "--declare-key-lost aesgcm/v1/key1"
-    assert (group.cause, group.pattern, group.declaration) == ("nonce-damaged", True, flag)
-    assert group.advice == (
-        f"the key may have had other bytes for a time: find them; only if it is gone for ever: {flag}"
-    )
-    assert {tuple(entry.needs) for entry in plan.entries} == {(flag, "--accept unproven-damage")}
-
-
-def test_a_moved_value_is_left_out_for_the_key_that_it_belongs_to(tmp_path: Path) -> None:
-    config = configuration(provider("aesgcm", key1=KEY_1), IDENTITY)
-    cluster = base()
-    home, moved = cluster.secret("home"), cluster.secret("moved")
-    cluster.values[home] = cluster.values[moved] = aesgcm(cluster.values[home], home)
-    plan = plan_of(cluster, tmp_path, config=config)
-    assert [(left.key, left.why) for left in plan.left_out] == [(moved, "value-moved")]
-    assert plan.left_out[0].detail == f"it belongs to {home}: look at that key first"
-
-
-def test_envelopes_that_nobody_knows_have_no_key_to_declare_lost(tmp_path: Path) -> None:
-    cluster = base()
-    for name in ("one", "two", "three"):
-        cluster.values[cluster.secret(name)] = f"k8s:enc:{name}:v1:".encode()
-    (group,) = plan_of(cluster, tmp_path).groups
-    assert (group.transformer, group.count, group.pattern, group.declaration) == ("", 3, True, "")
-    assert group.advice == "many values do not open, and no key is to blame: find out what wrote them"
-
-
 def test_what_fails_as_a_whole_kind_does_is_left_out(tmp_path: Path) -> None:
     """A deletion would refuse each of them, whatever is accepted: it is the tool or the release."""
     cluster = base()
@@ -468,34 +356,6 @@ def test_what_fails_as_a_whole_kind_does_is_left_out(tmp_path: Path) -> None:
         "not the object"
     )
     assert [entry.key for entry in plan.entries] == [alone]
-
-
-@pytest.mark.thorough
-def test_the_work_grows_with_the_objects_and_no_faster(tmp_path: Path) -> None:
-    """Calls of functions are counted, not seconds: what looks at all broken objects for each of them shows."""
-
-    def calls(each: int) -> int:
-        cluster = lost_cluster(each)
-        source = cluster.source()
-        request = request_for(scan_to(tmp_path / f"{each}.json", cluster))
-        examiner = examiner_of(cluster, source)
-        count = 0
-
-        def note(*_: object) -> None:
-            nonlocal count
-            count += 1
-
-        sys.setprofile(note)
-        try:
-            plan = build_plan(source, examiner, request)
-        finally:
-            sys.setprofile(None)
-        assert len(plan.entries) == 5 * each
-        return count
-
-    calls(2)  # what is read once
-    few, many = calls(30), calls(120)
-    assert many < 4.2 * few
 
 
 def test_no_room_for_broken_objects_is_said(tmp_path: Path, monkeypatch: Patch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +11,7 @@ from etcdfix.report import rows as sorted_rows
 from etcdfix.report.plan import PlanEntry, PlanGroup, PlanStep, declaration
 from etcdfix.text.commands import RunOptions
 from tests.support.fixtures import Patch
-from tests.support.lost_key import base
 from tests.support.plan_entries import entry, fixable
-from tests.unit.graph.test_recreation import entry_of, of_history
 
 
 def names(*entries: Any) -> list[str]:
@@ -86,10 +83,6 @@ def test_the_snapshot_is_saved_of_the_etcd_that_was_read() -> None:
     )
 
 
-def test_nothing_broken_nothing_to_do() -> None:
-    assert steps([]) == {}
-
-
 def test_what_is_proven_wrong_goes_before_what_waits() -> None:
     """As the first lines of a scan do."""
     groups = [
@@ -130,20 +123,3 @@ def test_earlier_revisions_are_saved_before_anything_that_takes_time() -> None:
     at = titles.index(step.title)
     assert titles[at - 1].startswith("Let the KMS plugin decrypt again")
     assert titles[at + 1] == "Look for every other copy"
-
-
-def test_a_list_of_an_account_makes_no_token_of_what_a_pod_uses(tmp_path: Path) -> None:
-    cluster = base()
-    cluster.add("v1", "ServiceAccount", "robot", "shop", secrets=[{"name": "odd"}])
-    container = {"name": "main", "envFrom": [{"secretRef": {"name": "odd"}}]}
-    cluster.pod("web", spec={"containers": [container]})
-    entry = entry_of(cluster, cluster.secret("odd"), tmp_path)
-    assert entry.what == "Secret, used by serviceaccounts robot, pods web"
-
-
-def test_types_out_of_objects_are_safe_and_short(tmp_path: Path) -> None:
-    cluster = base()
-    entry = of_history(cluster, cluster.secret("target", type="x\x1b[2J" + "y" * 300), tmp_path)
-    assert entry.what.startswith(r"Secret (x\x1b[2Jyyy")
-    assert entry.what.endswith("y…)")
-    assert len(entry.what) < 150

@@ -44,25 +44,17 @@ def others(text: str) -> list[str]:
     ]  # fmt: skip
 
 
-class TestTheKey:
-    def test_to_the_letter(self, monkeypatch: Patch, capfd: Captured) -> None:
-        with typing(monkeypatch, KEY.decode()):
-            assert Terminal(yes=False).confirm_key(KEY)
-        assert f"Type the key in full to go on:\n  {KEY.decode()}\n" in capfd.readouterr().err
-
-    @pytest.mark.parametrize("typed", others(KEY.decode()))
-    def test_anything_else_is_no(self, monkeypatch: Patch, typed: str) -> None:
+def test_the_key_is_typed_to_the_letter(monkeypatch: Patch) -> None:
+    with typing(monkeypatch, KEY.decode()):
+        assert Terminal(yes=False).confirm_key(KEY)
+    for typed in others(KEY.decode()):
         with typing(monkeypatch, typed):
-            assert not Terminal(yes=False).confirm_key(KEY)
-
-    def test_only_the_first_line_counts(self, monkeypatch: Patch) -> None:
-        with typing(monkeypatch, "no", KEY.decode()):
-            assert not Terminal(yes=False).confirm_key(KEY)
-
-    def test_a_key_that_ends_in_a_blank_is_typed_with_it(self, monkeypatch: Patch) -> None:
-        for typed, confirmed in ((f"{KEY.decode()} ", True), (KEY.decode(), False)):
-            with typing(monkeypatch, typed):
-                assert Terminal(yes=False).confirm_key(KEY + b" ") is confirmed
+            assert not Terminal(yes=False).confirm_key(KEY), typed
+    with typing(monkeypatch, "no", KEY.decode()):
+        assert not Terminal(yes=False).confirm_key(KEY)
+    for typed, confirmed in ((f"{KEY.decode()} ", True), (KEY.decode(), False)):
+        with typing(monkeypatch, typed):
+            assert Terminal(yes=False).confirm_key(KEY + b" ") is confirmed
 
 
 def test_key_of_stranger_is_shown_and_typed_as_it_is_spelled_out(monkeypatch: Patch, capfd: Captured) -> None:
@@ -79,18 +71,12 @@ LOST = "kms/v2/prov"
 
 
 @pytest.mark.parametrize("yes", [True, False])
-class TestTheLostKey:
-    def test_to_the_letter(self, monkeypatch: Patch, capfd: Captured, *, yes: bool) -> None:
-        with typing(monkeypatch, LOST):
-            assert Terminal(yes=yes).confirm_lost(LOST)
-        assert f"Type the name of the key that is lost for ever in full to go on:\n  {LOST}\n" in (
-            capfd.readouterr().err
-        )
-
-    @pytest.mark.parametrize("typed", [*others(LOST), KEY.decode()])
-    def test_anything_else_is_no(self, monkeypatch: Patch, typed: str, *, yes: bool) -> None:
+def test_the_lost_key_is_typed_to_the_letter_even_with_yes(monkeypatch: Patch, *, yes: bool) -> None:
+    with typing(monkeypatch, LOST):
+        assert Terminal(yes=yes).confirm_lost(LOST)
+    for typed in (*others(LOST), KEY.decode()):
         with typing(monkeypatch, typed):
-            assert not Terminal(yes=yes).confirm_lost(LOST)
+            assert not Terminal(yes=yes).confirm_lost(LOST), typed
 
 
 @pytest.mark.parametrize("closed", [True, False])
@@ -103,20 +89,15 @@ def test_lost_key_in_a_script_was_spelled_out_on_the_command_line(monkeypatch: P
 def test_end_of_input_is_an_interruption(monkeypatch: Patch, capsys: Captured) -> None:
     with typing(monkeypatch, "\x04"), pytest.raises(click.Abort):  # Ctrl-D
         Terminal(yes=False).confirm_key(KEY)
-    asked, said = capsys.readouterr().err.splitlines()[-2:]
-    told = "the key was not typed back, and nothing is changed without it"
-    assert (asked[:2], said) == ("> ", told)
+    assert "nothing is changed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("call", "expected"), [(f"confirm_key({KEY!r})", KEY), (f"confirm_lost({LOST!r})", LOST.encode())]
 )
-@pytest.mark.parametrize("change", ["nothing", "prefix", "suffix", "case", "other"])
-def test_real_terminal(call: str, expected: bytes, change: str) -> None:
-    typed = {
-        "nothing": expected, "prefix": expected[:-1], "suffix": expected + b"/more", "case": expected.upper(),
-        "other": b"no",
-    }[change]  # fmt: skip
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_real_terminal(call: str, expected: bytes, confirmed: bool) -> None:
+    typed = expected if confirmed else expected[:-1]
     script = f"from etcdfix.cli.output import Terminal\nprint(Terminal(yes=False).{call})"
     master, slave = pty.openpty()
     with subprocess.Popen(
@@ -126,5 +107,5 @@ def test_real_terminal(call: str, expected: bytes, change: str) -> None:
         os.write(master, typed + b"\n")
         out, err = process.communicate(timeout=60)
     os.close(master)
-    assert out.split() == [b"True" if change == "nothing" else b"False"]
+    assert out.split() == [str(confirmed).encode()]
     assert b" in full to go on" in err

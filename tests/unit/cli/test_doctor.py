@@ -15,7 +15,7 @@ from etcdfix.cli.root import run
 from etcdfix.report.schema import SCHEMAS
 from etcdfix.wire.etcd import ALARM, MEMBER_LIST, STATUS, message
 from tests.support.audit_logs import own_directory
-from tests.support.cluster_index_runs import HOSTILE, assert_harmless
+from tests.support.cluster_index_runs import assert_harmless
 from tests.support.doctoring import lease
 from tests.support.fixtures import Captured, Patch
 from tests.support.objects import KEY_1, KEY_2, aescbc, configuration_yaml, namespace_object, provider, secret
@@ -152,27 +152,6 @@ def test_endpoints_of_two_clusters(doctor: Doctor) -> None:
         ran = doctor(source=["--endpoints", f"{other.endpoint},{doctor.etcd.endpoint}"])
     assert (ran.code, ran.of("reach"), ran.of("cluster")) == (1, ["ok", "ok"], ["fail"])
     assert ran.of("keys") == []
-
-
-def test_hostile_names_of_members_leases_and_keys(doctor: Doctor) -> None:
-    header = message("ResponseHeader")(cluster_id=0xC1, member_id=1)
-    member = message("Member")(ID=2, name=HOSTILE, clientURLs=[HOSTILE])
-    status = message("StatusResponse")(header=header, version=HOSTILE, errors=[HOSTILE], leader=1)
-    healthy(
-        doctor.etcd,
-        Status=status,
-        MemberList=message("MemberListResponse")(header=header, members=[member, member]),
-    )
-    put = doctor.etcd.store.put
-    put(
-        f"/registry/leases/kube-system/{HOSTILE}".encode() + b"\xff",
-        lease(datetime.now(UTC) + timedelta(days=1)),
-    )
-    put(f"/registry/secrets/{HOSTILE}/x".encode(), aescbc(secret(), KEY_2, HOSTILE))
-    for form in ("text", "json", "yaml"):
-        ran = doctor(form=form)
-        assert ran.code == 3
-        assert "<script>" in ran.out
 
 
 def test_an_interruption_gives_what_there_is(doctor: Doctor, monkeypatch: Patch) -> None:

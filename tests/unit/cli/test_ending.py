@@ -84,11 +84,6 @@ def test_no_duration(text: str) -> None:
         end_after(text)
 
 
-def test_nothing_is_counted_where_nobody_stops_the_clock() -> None:
-    end_after("1h")
-    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
-
-
 def test_another_thread_hears_no_signals() -> None:
     done: list[bool] = []
 
@@ -123,31 +118,3 @@ def test_a_signal_that_comes_while_something_is_dropped_is_not_lost(capfd: Captu
     assert (caught.value.reason, caught.value.exit_code) == ("ended by SIGTERM", 143)
     assert sys.unraisablehook is hook
     assert capfd.readouterr().err == ""
-
-
-def test_a_signal_that_comes_while_python_tells_what_was_dropped() -> None:
-    """Python drops what is raised there, too: it comes until it can end the command."""
-
-    def show(_told: object) -> None:
-        for _ in range(3):
-            signal.raise_signal(signal.SIGTERM)
-            time.sleep(0.005)
-
-    class Broken:
-        def __del__(self) -> None:
-            raise ValueError
-
-    def run() -> None:
-        Broken()
-        time.sleep(30)
-
-    before = sys.unraisablehook
-    sys.unraisablehook = show
-    began = time.monotonic()
-    try:
-        with pytest.raises(EndedEarly) as caught, ending_early():
-            run()
-    finally:
-        sys.unraisablehook = before
-    assert caught.value.exit_code == 143
-    assert time.monotonic() - began < 20

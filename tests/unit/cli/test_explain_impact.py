@@ -150,37 +150,3 @@ def test_values_that_wait_for_a_plugin_are_looked_into(
     assert told(ran)["last_known"]["uid"] == "uid-sealed"
     ran = impact(cluster, key, "--encryption-config", str(config), "--no-kms")
     assert ran.code == 3
-
-
-@pytest.mark.parametrize("name", ["--all", "a\nb", "\x1b[2J"])
-def test_no_command_for_a_name_that_would_not_survive_a_shell(impact: Impact, name: str) -> None:
-    cluster = Cluster()
-    key = base64.b64encode(cluster.secret(name).encode()).decode()
-    ran = impact(cluster, f"base64:{key}", "-o", "json")
-    assert ran.code == 0
-    assert [remedy["command"] for remedy in ran.document["remedies"]] == [""]
-
-
-def test_a_crd_that_is_gone_while_its_objects_are_stored(impact: Impact) -> None:
-    cluster = Cluster()
-    definition = cluster.define("example.com", "Widget")
-    cluster.add("example.com/v1", "Widget", "w", "shop")
-    del cluster.values[definition]
-    ran = impact(cluster, definition)
-    assert ran.code == 1
-    assert ran.out.startswith("RISK CLUSTER-BREAKING: losing customresourcedefinitions")
-    assert "etcdfix scan --orphans" in ran.out
-    instance = cluster.key("example.com/widgets", "shop", "w")
-
-    def commands() -> list[str]:
-        return [step["command"] for step in impact(cluster, instance, "-o", "json").document["remedies"]]
-
-    assert commands() == ["kubectl apply -f FILE"]
-    cluster.define("example.com", "Widget")
-    assert commands() == ["kubectl delete widgets.example.com w -n shop --dry-run=server"]
-    cluster.break_(definition)  # a server that runs serves it
-    assert commands() == ["kubectl delete widgets.example.com w -n shop --dry-run=server"]
-    del cluster.values[definition]
-    cluster.values = {key: value for key, value in cluster.values.items() if "/widgets/" not in key}
-    cluster.pod("p")
-    assert impact(cluster, definition).code == 5  # nothing of it is stored

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
-from datetime import UTC, datetime
 from pathlib import Path
 
 import jsonschema
@@ -13,11 +11,9 @@ import pytest
 from etcdfix.cli.about import audit_schema
 from etcdfix.cli.root import run
 from etcdfix.remediation.audit.log import AuditLog
-from etcdfix.remediation.audit.record import NO_SUBJECT, RecordType, Result, Verb
-from etcdfix.remediation.backup.file import MARKER_SUFFIX, record_intent
-from etcdfix.remediation.durable import open_directory
+from etcdfix.remediation.audit.record import NO_SUBJECT, RecordType, Verb
 from etcdfix.text.safetext import quote_command
-from tests.support.audit_logs import OPERATOR, audit, content, entry, own_directory, subject, write_log
+from tests.support.audit_logs import audit, entry, own_directory, subject, write_log
 from tests.support.fixtures import Captured, Patch
 
 HOSTILE = b"/registry/secrets/shop/\x1b[31mred\xe2\x80\xae"
@@ -76,15 +72,6 @@ def test_show_hostile_words_spelled_out(capfd: Captured, path: Path) -> None:
         assert max(map(len, out.splitlines())) < 10000
 
 
-def test_show_a_key_that_is_no_base64(capfd: Captured, path: Path) -> None:
-    write_log(path, pairs=1)
-    notes = json.loads(path.read_bytes().splitlines()[0])["annotations"]
-    path.write_text(path.read_text().replace(notes["etcdfix.io/key-base64"], "%%%"))
-    code, out, err = audit(capfd, "show", path)
-    assert (code, out) == (5, "")
-    assert "line 1: it is no record of etcdfix" in err
-
-
 @pytest.mark.parametrize("words", [["show"], ["verify"], ["settle"]])
 def test_unreadable(capfd: Captured, path: Path, words: list[str]) -> None:
     code, out, err = audit(capfd, *words, path)
@@ -134,34 +121,6 @@ def test_verify_open_intents_and_a_torn_line(capfd: Captured, path: Path) -> Non
     assert "20, …" in out
     assert f"  etcdfix log settle {path}\n" in out
     assert json.loads(audit(capfd, "verify", path, "-o", "json")[1])["open_intents"] == [*range(1, 26)]
-
-
-@pytest.fixture
-def with_backups(tmp_path: Path, path: Path) -> list[Path]:
-    """Two deletions and then a third, each with a backup; return the backups in order."""
-    own_directory(tmp_path / "backups")
-    files: list[Path] = []
-    with ExitStack() as stack:
-        log = stack.enter_context(AuditLog.open(path))
-        directory = stack.enter_context(open_directory(tmp_path / "backups"))
-        for _ in range(3):
-            intent = record_intent(log, entry(), content(at=datetime.now(UTC)), [directory])
-            log.append(intent.closed_by(Result.DELETED, operator=OPERATOR))
-            files += map(Path, intent.backups)
-    return files
-
-
-def test_backups_tell_of_a_log_that_was_cut(capfd: Captured, path: Path, with_backups: list[Path]) -> None:
-    words = ["--backup-dir", str(with_backups[0].parent), "--audit-log", str(path)]
-    assert run(["log", "backups", *words]) == 0
-    cut(path, 2)
-    assert audit(capfd, "verify", path)[0] == 3
-    assert run(["log", "backups", *words]) == 1
-    assert "names record 5, the last one is 4" in " ".join(capfd.readouterr().out.split())
-    (
-        with_backups[2].parent / (with_backups[2].name + MARKER_SUFFIX)
-    ).touch()  # its intent was never confirmed
-    assert run(["log", "backups", *words]) == 3
 
 
 def test_standard_output_may_be_closed(path: Path, monkeypatch: Patch) -> None:

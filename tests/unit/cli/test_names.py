@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from etcdfix.cli.root import run
 from etcdfix.text.commands import ACKNOWLEDGEMENT
 from tests.support.bbolt_writer import database, put
-from tests.support.fixtures import Captured
 from tests.support.objects import namespace_object
 
 HOSTILE = [
@@ -21,6 +19,7 @@ HOSTILE = [
     "a\u2028b".encode(), b"x" * 600,
 ]  # fmt: skip
 KEYS = sorted([*(b"/registry/secrets/shop/" + name for name in HOSTILE), b"/registry/secrets/shop/"])
+NOBODY = ("--endpoints", "127.0.0.1:1", "--dial-timeout", "50ms", "-o", "json")
 Read = Callable[..., tuple[int, str, str]]
 
 
@@ -35,18 +34,8 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def read(capfd: Captured, no_variables: None) -> Read:
-    def run_command(*arguments: str) -> tuple[int, str, str]:
-        code = run([*arguments])
-        captured = capfd.readouterr()
-        return code, captured.out, captured.err
-
-    return run_command
-
-
-@pytest.fixture
-def names(read: Read, snapshot: str) -> list[str]:
-    _code, out, _err = read("scan", "--snapshot", snapshot, "-o", "name")
+def names(command: Read, snapshot: str) -> list[str]:
+    _code, out, _err = command("scan", "--snapshot", snapshot, "-o", "name")
     assert out.endswith("\n")
     return out[:-1].split("\n")
 
@@ -62,7 +51,7 @@ def test_a_line_is_a_word_for_each_key(names: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "key_in"),
+    ("words", "key_in"),
     [
         (["explain", "-o", "json"], lambda report: report["finding"]),
         (["explain", "--history", "-o", "json"], lambda report: report),
@@ -72,30 +61,17 @@ def test_a_line_is_a_word_for_each_key(names: list[str]) -> None:
     ids=["explain", "history", "impact", "copies"],
 )
 def test_who_looks_at_one_key_takes_it(
-    read: Read, snapshot: str, names: list[str], command: list[str], key_in: Callable[[Any], dict[str, Any]]
+    command: Read, snapshot: str, names: list[str], words: list[str], key_in: Callable[[Any], dict[str, Any]]
 ) -> None:
     for name, key in zip(names, KEYS, strict=True):
-        code, out, err = read(command[0], "--snapshot", snapshot, *command[1:], name)
+        code, out, err = command(words[0], "--snapshot", snapshot, *words[1:], name)
         assert code in {0, 1, 3}, err
         assert key_of(key_in(json.loads(out))) == key
 
 
-def test_delete_takes_it(read: Read, names: list[str]) -> None:
+def test_delete_takes_it(command: Read, names: list[str]) -> None:
     """Once the key is known, etcd is asked."""
     for name, key in zip(names, KEYS, strict=True):
-        code, out, err = read(
-            "delete",
-            name,
-            "--reason",
-            "x",
-            "--dry-run",
-            "--endpoints",
-            "127.0.0.1:1",
-            "--dial-timeout",
-            "200ms",
-            ACKNOWLEDGEMENT,
-            "-o",
-            "json",
-        )
+        code, out, err = command("delete", name, "--reason", "x", "--dry-run", ACKNOWLEDGEMENT, *NOBODY)
         assert code == 5, err
         assert key_of(json.loads(out)) == key

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.cluster_index_runs import HOSTILE, Runner, assert_harmless
 from tests.support.fixtures import Captured, Patch
-from tests.support.impact_objects import NOW, Cluster, owner
+from tests.support.impact_objects import NOW, Cluster
 from tests.support.memory_source import MemorySource
 from tests.support.objects import (
     IDENTITY,
@@ -23,7 +23,6 @@ from tests.support.objects import (
 )
 
 SEALED = b"k8s:enc:aescbc:v1:key1:" + bytes(48)
-SERVICES = "apiregistration.k8s.io/apiservices"
 
 
 class Namespace(Runner):
@@ -97,18 +96,6 @@ def test_no_object_is_deleted_before_its_own_way_out(namespace: Namespace) -> No
         assert (own[0] in {"copies", "fix"}, own[-1]) == (True, "delete"), key
 
 
-def test_unreadable_pods_go_before_everything_else(namespace: Namespace) -> None:
-    cluster = shop()
-    cluster.break_(cluster.secret("a-lost"))
-    pod = cluster.break_(cluster.pod("z-lost"))
-    cluster.add("v1", "ConfigMap", "owned", "shop", owners=(owner("Pod", "z-lost", api_version="v1"),))
-    report = namespace.report(cluster)
-    assert report["namespace"]["order_lost"] is True
-    steps = deletions(report["plan"])
-    assert [step["key"] for step in steps] == [pod, "/registry/secrets/shop/a-lost"]
-    assert "deletes 1 dependent: 1 configmaps" in steps[0]["note"]
-
-
 def test_what_cannot_be_read_elsewhere_comes_first(namespace: Namespace) -> None:
     cluster = shop()
     elsewhere = cluster.break_(cluster.secret("lost", "pay"))
@@ -126,19 +113,6 @@ def test_what_cannot_be_read_elsewhere_comes_first(namespace: Namespace) -> None
     empty.break_(empty.secret("lost", "pay"))
     assert namespace(empty, "shop").code == 1
     assert namespace.report(empty)["state"] == "active-with-blockers"
-
-
-def test_the_namespace_and_its_pods_are_never_crowded_out(namespace: Namespace) -> None:
-    cluster = Cluster()
-    key = cluster.break_(cluster.namespace("shop"))
-    for number in range(1001):
-        cluster.break_(cluster.key("configmaps", "shop", f"lost-{number:04}"))
-    pod = cluster.break_(cluster.pod("web"))
-    report = namespace.report(cluster)
-    steps = [step["key"] for step in deletions(report["plan"])]
-    assert (steps[:2], len(steps)) == ([key, pod], 21)
-    assert any(step["action"].startswith("Then 982 more objects") for step in report["plan"])
-    assert report["namespace"]["stages"][1]["blockers"][0]["object"]["key"] == pod
 
 
 def test_a_deletion_says_which_risk_it_takes_and_what_goes_with_it(namespace: Namespace) -> None:
@@ -285,18 +259,6 @@ def test_a_namespace_that_was_not_seen_may_be_there(namespace: Namespace) -> Non
     assert "every object that was seen in it can be read" in namespace(source, "shop").out
 
 
-def test_finalizers_of_others_on_the_namespace(namespace: Namespace) -> None:
-    cluster = Cluster()
-    cluster.namespace("shop", terminating=True, finalizers=("example.com/account",))
-    assert "finalizers example.com/account" in namespace(cluster, "shop").out
-    assert not [step for step in namespace.plan(cluster) if "/finalize" in step["command"]]
-    cluster.namespace("shop", terminating=True, spec={"finalizers": ["kubernetes", "example.com/audit"]})
-    assert namespace(cluster, "shop").code == 1
-    assert namespace.plan(cluster)[0]["command"] == (
-        "kubectl replace --raw /api/v1/namespaces/shop/finalize -f FILE"
-    )
-
-
 def test_custom_resources_whose_definition_is_broken_or_gone(namespace: Namespace) -> None:
     cluster = shop()
     key = cluster.break_(cluster.define("example.com", "Widget"))
@@ -318,18 +280,3 @@ def test_custom_resources_whose_definition_is_broken_or_gone(namespace: Namespac
     ran = namespace(cluster, "shop")
     assert (ran.code, "1 object in it WILL BE LEFT BEHIND" in ran.out) == (1, True)
     assert namespace.report(cluster)["state"] == "terminating"
-
-
-def test_whether_an_api_answers_whose_service_cannot_be_read_is_not_known(namespace: Namespace) -> None:
-    cluster = shop()
-    cluster.break_(cluster.key(SERVICES, "", "v1.apps"))  # of the API server itself
-    assert namespace(cluster, "shop").code == 0
-    cluster.break_(cluster.key(SERVICES, "", "v1beta1.metrics.k8s.io"))
-    ran = namespace(cluster, "shop")
-    assert (ran.code, "It is not known whether 1 API answers" in ran.out) == (1, True)
-    report = namespace.report(cluster)
-    assert list(report["namespace"]["unknown_apis"]) == ["v1beta1.metrics.k8s.io"]
-    assert report["namespace"]["unavailable_apis"] == {}
-    assert report["plan"][0]["command"] == "kubectl api-resources"
-    cluster.namespace("shop")
-    assert namespace(cluster, "shop").code == 0

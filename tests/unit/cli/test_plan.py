@@ -19,9 +19,8 @@ from etcdfix.sources.base import Source
 from tests.support.collecting import ALPHA
 from tests.support.fixtures import Captured, Patch
 from tests.support.impact_objects import Cluster
-from tests.support.lost_key import LiveMemory, base, lose, lost_cluster, scan_to, using_pod
+from tests.support.lost_key import LiveMemory, base, lose, lost_cluster, scan_to
 from tests.support.memory_source import MemorySource
-from tests.support.objects import IDENTITY, KMS_V2, configuration, configuration_yaml
 
 pytestmark = pytest.mark.usefixtures("no_variables")
 
@@ -105,44 +104,6 @@ def test_no_configuration_is_2(capfd: Captured, tmp_path: Path) -> None:
     report = scan_to(tmp_path / "report.json", base())
     assert run(["plan", "--from-report", str(report), "--snapshot", SNAPSHOT]) == 2
     assert "no encryption configuration was given" in capfd.readouterr().err
-
-
-def test_values_that_wait_for_a_plugin_come_last_and_are_3(
-    monkeypatch: Patch, capfd: Captured, tmp_path: Path
-) -> None:
-    cluster = base()
-    cluster.break_(cluster.secret("broken"))
-    using_pod(cluster, "web", "broken")
-    from_alpha = _kms_value()
-    cluster.values["/registry/secrets/shop/waits"] = from_alpha
-    kms = {"kms": {**KMS_V2["kms"], "name": "kmsnew"}}
-    path = tmp_path / "kms.yaml"
-    path.write_bytes(configuration_yaml(kms, IDENTITY))
-    report = scan_to(tmp_path / "report.json", cluster, config=configuration(kms, IDENTITY))
-    monkeypatch.setattr(look_module, "open_source", lambda _inputs, say: cluster.source())
-    arguments = ["plan", "--from-report", str(report), "--encryption-config", str(path), "--no-kms"]
-    assert run(arguments) == 3
-    out = capfd.readouterr().out
-    waiting = json.loads(report.read_text())["findings"][-1]["kms_key_id_sha256"]
-    assert "Start the KMS plugin again" not in out
-    again = f"etcdfix scan --encryption-config {path}"
-    assert f"Next: Scan again, and let the KMS plugins be asked\n  {again}\n" in out
-    assert run([*arguments, "-o", "json"]) == 3
-    document = json.loads(capfd.readouterr().out)
-    assert document["entries"][1]["needs"][0] == f"--declare-key-lost kms/v2/kmsnew/{waiting}"
-    assert "nothing is proven: scan again" in document["groups"][1]["advice"]
-    assert [entry["name"] for entry in document["entries"]] == ["broken", "waits"]
-    assert document["entries"][1]["kms_key_id_sha256"] == waiting
-    assert waiting.startswith("sha256:")
-
-
-def _kms_value() -> bytes:
-    from etcdfix.sources.snapshot import SnapshotSource
-
-    with SnapshotSource(Path(SNAPSHOT)) as source:
-        found = source.get(b"/registry/secrets/infra/oauth-kmsv2-7")
-    assert found is not None
-    return found.value
 
 
 @pytest.fixture(scope="module")

@@ -124,20 +124,6 @@ def test_a_reader_that_goes_away_is_not_an_error_message() -> None:
     assert (done.returncode, done.stderr) == (3, "")
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/dev/full is Linux's")
-def test_a_full_disk_is_one_clear_line() -> None:
-    with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
-        done = subprocess.run(
-            [sys.executable, "-m", "etcdfix", "schema"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-    assert done.returncode == 3
-    assert done.stderr.splitlines()[0] == "etcdfix: reading or writing failed: No space left on device"
-
-
 def test_a_signal_while_something_is_asked(run_command: RunCommand) -> None:
     def body() -> NoReturn:
         try:
@@ -164,16 +150,3 @@ def test_what_never_ends_does_not_hold_up_the_end(monkeypatch: Patch) -> None:
     with pytest.raises(SystemExit):
         root.main()
     assert ended == [5]
-
-
-@pytest.mark.parametrize(("error", "told"), [(MemoryError(), False), (ValueError("of the test"), True)])
-def test_a_thread_that_dies_for_want_of_memory_is_told_by_who_waits_for_it(
-    monkeypatch: Patch, capsys: Captured, error: Exception, told: bool
-) -> None:
-    monkeypatch.setattr(threading, "excepthook", threading.excepthook)
-    monkeypatch.setattr(root, "run", lambda _arguments: 5)
-    monkeypatch.setattr(root, "forbid_core_dumps", lambda: None)
-    with pytest.raises(SystemExit):
-        root.main()
-    threading.excepthook(threading.ExceptHookArgs((type(error), error, None, None)))
-    assert ("of the test" in capsys.readouterr().err) is told

@@ -67,15 +67,11 @@ def test_not_one_key(key: str, error: type[Exception]) -> None:
 @pytest.mark.parametrize(
     ("word", "hint"),
     [
-        ("no/one", "a change takes the etcd key alone: /registry/minions/one"),
-        ("crd/widgets.example.com", "apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"),
-        ("secret/db", "etcdfix explain secret/db -n NAMESPACE says it"),
-        ("gs/one", "etcdfix explain gs/one -n NAMESPACE says it"),
-        ("bootstrap/c0ffee123456", "etcdfix explain 'bootstrap/<withheld>' -n NAMESPACE says it"),
-        ("secrets", "name exactly one key, in full"),
+        ("no/one", "/registry/minions/one"),
+        ("secret/db", "etcdfix explain secret/db -n NAMESPACE"),
+        ("bootstrap/c0ffee123456", "etcdfix explain 'bootstrap/<withheld>' -n NAMESPACE"),
         ("registry/secrets/shop/db", "name exactly one key, in full"),
         ("secret,cm/db", "name exactly one key, in full"),
-        ("secret/", "name exactly one key, in full"),
     ],
 )
 def test_a_change_takes_no_other_name_than_the_key(word: str, hint: str) -> None:
@@ -90,33 +86,20 @@ def test_the_key_to_type_is_of_the_storage_prefix() -> None:
     assert caught.value.hint.endswith(": /kubernetes.io/minions/one")
 
 
-@pytest.mark.parametrize("reason", ["", " ", "\n\t"])
-def test_empty_reason(reason: str) -> None:
+def test_empty_reason() -> None:
     with pytest.raises(click.UsageError, match="--reason is empty"):
-        require_reason({"reason": reason})
+        require_reason({"reason": "\n\t"})
 
 
 def test_acceptances() -> None:
     assert acceptances({"accepted_words": ()}) == Acceptances()
-    given = acceptances(
-        {
-            "expect_mod_revision": 7,
-            "expect_value_sha256": "sha256:ab",
-            "accepted_words": (
-                "unchecked-member=m1", "only-copy", "only-copy", "unchecked-server=https://one:6443",
-            ),
-            "key_lost": "aescbc/v1/key1",
-        }
-    )  # fmt: skip
-    assert given.expect_value_sha256 == "sha256:ab"
+    words = ("unchecked-member=m1", "only-copy", "only-copy")
+    given = acceptances({"accepted_words": words, "key_lost": "aescbc/v1/key1"})
     assert given.as_flags() == (
-        "--accept unchecked-member=m1", "--accept only-copy", "--accept unchecked-server=https://one:6443",
-        "--declare-key-lost aescbc/v1/key1",
+        "--accept unchecked-member=m1", "--accept only-copy", "--declare-key-lost aescbc/v1/key1"
     )  # fmt: skip
-    assert given.accepts(Rule.ONLY_COPY)
-    assert not given.accepts(Rule.UNCHECKED_MEMBER)
+    assert (given.accepts(Rule.ONLY_COPY), given.accepts(Rule.UNCHECKED_MEMBER)) == (True, False)
     assert given.named(Rule.UNCHECKED_MEMBER) == ("m1",)
-    assert Acceptances().as_flags() == ()
 
 
 @pytest.mark.parametrize(
@@ -134,13 +117,8 @@ def test_exit_code(result: Result | None, code: int, *, head: bool) -> None:
 
 _CLUSTER = {"no-api-server", "unknown-cluster", "unknown-release", "unchecked-member=NAME"}
 _REPLACED = {
-    "cluster-breaking",
-    "unproven-damage",
-    "newer-than-known",
-    "mass-damage",
-    "only-copy",
-    "undeployed-write-key",
-}
+    "cluster-breaking", "unproven-damage", "newer-than-known", "mass-damage", "only-copy", "undeployed-write-key",
+}  # fmt: skip
 _DELETED = {*_REPLACED, "ends-cached-reads", "other-cluster-id"}
 WORDS: dict[str, tuple[list[str], set[str]]] = {
     "delete": (["delete", "/x", ACKNOWLEDGEMENT, "--reason", "x"], {*_DELETED, *_CLUSTER}),
@@ -179,15 +157,11 @@ def test_a_word_that_no_check_of_a_command_asks_for_is_a_usage_error(capfd: Capt
 
 
 @pytest.mark.parametrize("name", WORDS)
-@pytest.mark.parametrize(
-    "option", ["--snapshot", "--salvage", "--revision", "--namespace", "--all-namespaces", "--kine", "-n"]
-)
-def test_what_a_change_would_refuse_is_not_offered(capfd: Captured, name: str, option: str) -> None:
-    if option == "--kine" and name in {"fix", "plan --run", "log settle"}:
-        return  # which change nothing in it
-    value = [] if option in {"--salvage", "--all-namespaces"} else ["1"]
-    assert run([*WORDS[name][0], option, *value]) == 2
-    assert "Error: No such option" in capfd.readouterr().err.splitlines()[-1]
+def test_what_a_change_would_refuse_is_not_offered(capfd: Captured, name: str) -> None:
+    changes_kine = name in {"fix", "plan --run", "log settle"}
+    for option in ("--snapshot", "--revision", "--namespace", *([] if changes_kine else ["--kine"])):
+        assert run([*WORDS[name][0], option, "1"]) == 2
+        assert "Error: No such option" in capfd.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.parametrize("url", ["http://one:6443", "one:6443", "https://", "https://one?x=1"])
@@ -198,10 +172,8 @@ def test_a_server_that_has_no_such_address_is_a_usage_error(capfd: Captured, url
 
 
 def test_a_server_is_accepted_by_the_address_that_it_is_known_by() -> None:
-    word = _Word((Rule.UNCHECKED_SERVER,))
-    assert (
-        word.convert("unchecked-server=https://one:6443/", None, None) == "unchecked-server=https://one:6443"
-    )
+    given = _Word((Rule.UNCHECKED_SERVER,)).convert("unchecked-server=https://one:6443/", None, None)
+    assert given == "unchecked-server=https://one:6443"
 
 
 @pytest.mark.parametrize("text", ["", "ab", "sha256:", "sha256:" + "g" * 64, "AB" * 32, "0" * 65])

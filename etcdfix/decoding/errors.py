@@ -8,13 +8,13 @@ from etcdfix.model.errors import DecodeError
 
 
 class ProtobufMalformed(DecodeError):
-    """Raised when a protobuf body or its envelope breaks the rules of the generated decoders."""
+    """Raised when protobuf breaks a rule of the generated decoders."""
 
     code = "protobuf-malformed"
 
 
 class CBORMalformed(DecodeError):
-    """Raised when CBOR does not parse or breaks the Kubernetes profile.
+    """Raised when CBOR does not parse or breaks a rule of Kubernetes.
 
     ``message`` is ours: in which words the API server refuses it, no case shows.
     """
@@ -24,7 +24,7 @@ class CBORMalformed(DecodeError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class KindUnknown(DecodeError):
-    """Raised when the value's kind is missing, not registered, or does not convert to the key's kind.
+    """Raised when the kind is missing, unknown, or does not fit the etcd key.
 
     Attributes:
         group_version: apiVersion found in the value, as stored.
@@ -42,7 +42,7 @@ class KindUnknown(DecodeError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ConversionFailed(DecodeError):
-    """Raised when a well-formed object does not convert to the type that the server works with.
+    """Raised when an object does not convert to the API server's internal type.
 
     Attributes:
         group_version: apiVersion of the type that it was read as.

@@ -12,6 +12,6 @@ class UnknownEncoding(DecodeError):
 
 
 class JSONMalformed(DecodeError):
-    """Raised when JSON (or YAML turned into JSON) does not parse or has the wrong types."""
+    """Raised when JSON or YAML does not parse or has a wrong type."""
 
     code = "json-malformed"

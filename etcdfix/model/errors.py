@@ -74,35 +74,35 @@ class EndedEarly(KeyboardInterrupt):
 
 
 class ConfigurationError(EtcdfixError):
-    """Raised when the EncryptionConfiguration or our own options do not make sense."""
+    """Raised when the EncryptionConfiguration or an option is invalid."""
 
     code = "configuration-invalid"
     exit_code = 2
 
 
 class ObjectNotFound(EtcdfixError):
-    """Raised when an object is named without its namespace, and none of that name is found in any."""
+    """Raised when no namespace has an object of this name."""
 
     code = "object-not-found"
     exit_code = 5
 
 
 class SourceError(EtcdfixError):
-    """Raised when the place where the data lives cannot be read."""
+    """Raised when the source cannot be read."""
 
     code = "source-unreadable"
     exit_code = 5
 
 
 class SourceUnreachable(SourceError):
-    """Raised when no endpoint answered: nobody listening, TLS refused, or a time-out."""
+    """Raised when no endpoint answered: nothing listens, TLS failed, or time ran out."""
 
     code = "source-unreachable"
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class DecodeError(EtcdfixError):
-    """Raised when plaintext does not become an object.
+    """Raised when plaintext does not decode to an object.
 
     ``message`` is the API server's own wording, except for CBOR; data that the server would echo is replaced by
     ``<N bytes withheld>``.
@@ -119,7 +119,7 @@ class DecodeError(EtcdfixError):
 
 
 class RemediationRefused(EtcdfixError):
-    """Raised when a safety rule forbids a change to the cluster; nothing was changed."""
+    """Raised when a change to the cluster is refused; nothing changed."""
 
     code = "remediation-refused"
     exit_code = 4

@@ -18,40 +18,40 @@ class BackupUnreadable(SourceError):
 
 
 class NotABackup(BackupUnreadable):
-    """Raised when a file is no backup of etcdfix."""
+    """Raised when a file is not a backup of etcdfix."""
 
     code = "not-a-backup"
 
 
 class BackupDamaged(BackupUnreadable):
-    """Raised when a backup is not what was written: cut off, edited, or of another version."""
+    """Raised when a backup was cut off or edited, or has another version."""
 
     code = "backup-damaged"
 
 
 class MemberListUnusable(RemediationRefused):
-    """Raised when etcd's member list cannot be true: nobody votes in it, ids repeat, or it is absurdly long."""
+    """Raised when etcd's member list is impossible: no voters, repeated ids, or far too long."""
 
     code = "member-list-unusable"
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class NotDurable(RemediationRefused):
-    """Raised when a file, or one of the files of a backup, is not durable, or did not read back as written."""
+    """Raised when a file is not durable, or reads back differently."""
 
     code = "not-durable"
     path: Path
 
 
 class UnsafePlace(NotDurable):
-    """Raised when a directory or file is not ours alone to write, is a link, or would not last."""
+    """Raised when others can write to the directory or file, or it is a link or temporary."""
 
     code = "place-unsafe"
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class AuditError(EtcdfixError):
-    """Raised when a record cannot be made durable; so nothing is done."""
+    """Raised when an audit record cannot be made durable; nothing is done."""
 
     code = "audit-not-durable"
     exit_code = 4
@@ -59,40 +59,40 @@ class AuditError(EtcdfixError):
 
 
 class AuditLogBroken(AuditError):
-    """Raised when the chain of a log is broken, so that nothing may be added to it."""
+    """Raised when the chain of the audit log is broken; nothing is added."""
 
     code = "audit-log-broken"
 
 
 class AuditLogLocked(AuditError):
-    """Raised when another process holds the log for longer than we wait."""
+    """Raised when another process holds the audit log for too long."""
 
     code = "audit-log-locked"
 
 
 class AuditLogUnreadable(EtcdfixError):
-    """Raised when an audit log cannot be read at all, so that nothing can be said about it."""
+    """Raised when an audit log cannot be read."""
 
     code = "audit-log-unreadable"
     exit_code = 5
 
 
 class TransactionError(EtcdfixError):
-    """Raised when a transaction did not end in an answer that can be used."""
+    """Raised when a transaction has no usable answer."""
 
     code = "transaction-failed"
     exit_code = 3
 
 
 class TransactionNotSent(TransactionError):
-    """Raised when no endpoint could be reached, or the connection ended before a transaction left; nothing changed."""
+    """Raised when a transaction did not leave; nothing changed."""
 
     code = "transaction-not-sent"
     exit_code = 5
 
 
 class TransactionRefused(TransactionError):
-    """Raised when etcd itself said no before writing anything; nothing has changed."""
+    """Raised when etcd refused the transaction; nothing changed."""
 
     code = "transaction-refused"
     exit_code = 4
@@ -100,7 +100,7 @@ class TransactionRefused(TransactionError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class TransactionUnanswered(TransactionError):
-    """Raised when the transaction was sent and no answer came: it may have been carried out, or may still be.
+    """Raised when no answer came to a transaction; etcd may have carried it out.
 
     Attributes:
         ended: etcd answered with an error, so nothing is on its way any more.
@@ -112,7 +112,7 @@ class TransactionUnanswered(TransactionError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class TransactionAnomaly(TransactionError):
-    """Raised when the answer contradicts the request: what was done is not what was asked.
+    """Raised when etcd's answer contradicts the request.
 
     Attributes:
         answer: What could be read of it, a ``remediation.writer.TxnAnswer``; its ``previous`` may be the only

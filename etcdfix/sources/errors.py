@@ -20,26 +20,26 @@ class SourceLocked(SourceError):
 
 
 class NotASnapshot(SourceError):
-    """Raised when a file is no bbolt database: missing, empty, text, or without a valid meta page."""
+    """Raised when a file is not a bbolt database: missing, empty, text, or without a valid meta page."""
 
     code = "not-a-snapshot"
 
 
 class NotAKineFile(SourceError):
-    """Raised when a file is no SQLite database of kine: missing, empty, something else, or without its table."""
+    """Raised when a file is not a SQLite database of kine."""
 
     code = "not-a-kine-file"
 
 
 class PageCorrupt(SourceError):
-    """Raised when a bbolt page contradicts itself or the file around it, or is not in the file."""
+    """Raised when a bbolt page contradicts itself or the file, or is missing."""
 
     code = "page-corrupt"
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RevisionCompacted(SourceError):
-    """Raised when the revision asked for was compacted, or does not exist yet.
+    """Raised when the revision was compacted, or does not exist yet.
 
     Attributes:
         revision: Revision asked for.
@@ -55,7 +55,7 @@ class RevisionCompacted(SourceError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ClusterMismatch(SourceError):
-    """Raised when the endpoints answer for more than one cluster.
+    """Raised when the endpoints belong to more than one cluster.
 
     Attributes:
         cluster_ids: Endpoint to cluster id, lower-case hex.
@@ -66,6 +66,6 @@ class ClusterMismatch(SourceError):
 
 
 class NotALog(SourceError):
-    """Raised when a directory holds no segment of a write-ahead log that can be read."""
+    """Raised when a directory has no readable write-ahead log."""
 
     code = "not-a-log"

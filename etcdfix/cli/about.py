@@ -22,7 +22,7 @@ _VARIABLE: Final = "_ETCDFIX_COMPLETE"  # click's own: it answers the shell when
 
 @click.command("version", cls=Command, epilog="")
 def version() -> int:
-    """Print the version, what it runs on, and which releases of Kubernetes and reports it knows."""
+    """Print the version, the platform, and the releases of Kubernetes and of reports that etcdfix knows."""
     require_output()
     click.echo(f"etcdfix {__version__}")
     click.echo(f"{platform.python_implementation()} {platform.python_version()} on {platform.platform()}")
@@ -34,7 +34,7 @@ def version() -> int:
 @click.command("completion", cls=Command, epilog="")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(*, shell: str) -> int:
-    """Print the script that has a shell complete commands, options and the words that an option takes.
+    """Print the script with which a shell completes commands, options and their values.
 
     \b
     bash:  eval "$(etcdfix completion bash)"     in ~/.bashrc
@@ -58,14 +58,14 @@ def audit_schema() -> dict[str, Any]:
 
 _ALL: Final = {**SCHEMAS, "audit": audit_schema}
 _HELP = f"""\
-Print the JSON Schema of what a command writes as JSON: of a scan's report (default), or of another document.
+Print the JSON Schema of a report: of a scan (default), or of another document.
 
-NAME is one of these; change is what delete, fix and undo write, audit is one record of the audit log:
+NAME is one of these. change is what delete, fix and undo write. audit is one record of the audit log.
 
 \b
 {fill(", ".join(_ALL), 76, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)}
 
-Readers ignore fields that they do not know, and treat an outcome that they do not know as undetermined.
+A reader ignores fields that it does not know, and treats an unknown outcome as undetermined.
 """
 
 

@@ -214,8 +214,7 @@ def _facts(key: bytes, outcome: ChangeOutcome) -> Iterator[str]:
 @acknowledgement_option
 @click.option(
     "--plan", type=FILE, metavar="FILE",
-    help="A plan of at most 15 minutes (etcdfix plan -o json) that must list the key as it stands now: refuse where "
-    "anything differs.",
+    help="Refuse unless this plan (etcdfix plan -o json) lists the key as it is now. It may be 15 minutes old.",
 )  # fmt: skip
 @accept_option(*DELETION_RULES, Rule.OTHER_CLUSTER_ID, *CLUSTER_RULES)
 @change_options
@@ -225,9 +224,9 @@ def _facts(key: bytes, outcome: ChangeOutcome) -> Iterator[str]:
 def delete(*, key: str, plan: Path | None, rescued: Path | None, **options: Any) -> int:
     """Delete exactly one key that is proven unreadable, after a backup and with a record.
 
-    Examines the key and everything else in etcd, asks every member, shows what a deletion means and what would be
-    less destructive, wants the key typed back, and deletes only what it examined. Run it with --dry-run first: that
-    makes every check and changes nothing.
+    etcdfix examines the key and everything else in etcd, and asks every member. It shows what the deletion means and
+    what would destroy less. You confirm by typing the key. etcdfix deletes only the value that it examined. Run it with
+    --dry-run first: that makes every check and changes nothing.
     """
     if Rule.OTHER_CLUSTER_ID in options["accepted_words"] and plan is None:
         raise click.UsageError(
@@ -276,16 +275,17 @@ _FIX_RULES = (
 def fix(
     *, key: str, named: Named | None, places: tuple[Named, ...], rescued: Path | None, **options: Any
 ) -> int:
-    """Put a good copy of an object back where its value cannot be read, or is gone.
+    """Put back a good copy of an object whose value cannot be read, or is gone.
 
-    Without --from it takes the best copy that is proven and that no rule refuses: the value with one bit put right, an
-    earlier revision, what --in names. It says which one and why, and backs up what it replaces. A value that reads is
-    never replaced. Where the key is absent, --from says which copy comes back. etcdfix explain KEY lists every copy.
+    Without --from, etcdfix takes the best copy that is proven and that no rule refuses: the value with one bit
+    corrected, an earlier revision, or a copy from --in. It says which copy and why, and backs up what it replaces. It
+    never replaces a value that reads. If the key is absent, give --from. etcdfix explain KEY lists every copy.
 
-    With --from memory an API server that has run since before the encryption key was lost writes the object anew under
-    today's key: one PATCH that sets an annotation, the only change through the API. All of its kind must be saved first
-    (etcdfix rescue), no server may read it, and afterwards every server must. Restart none meanwhile. The user of
-    --kubeconfig needs get and patch. --kine FILE works for this way alone.
+    --from memory: an API server that has run since before the encryption key was lost writes the object again under the
+    current key. etcdfix sends one PATCH that sets an annotation; it changes nothing else through the API. Save all
+    objects of the kind first (etcdfix rescue). Do not restart a server meanwhile. No server may read the object before,
+    and every server must read it afterwards. The user of --kubeconfig needs get and patch. --kine FILE works only with
+    --from memory.
     """
     where = named.place if named is not None else None
     files = [one.path for one in (places if named is None else (named,)) if one.place is Place.CANDIDATE]
@@ -330,9 +330,9 @@ def fix(
 def undo(*, backup: str, **options: Any) -> int:
     """Undo a change: put back exactly the bytes that it replaced or deleted.
 
-    BACKUP is a file that delete, fix or undo has written. The audit log must list it, and what stands at the key now
-    must be what the change put there, or nothing. No encryption configuration is needed. What somebody wrote since is
-    never replaced: etcdfix fix KEY --from backup:FILE does that where it cannot be read.
+    BACKUP is a file that delete, fix or undo wrote. The audit log must list it, and the key must still hold what the
+    change put there, or nothing. You need no encryption configuration. etcdfix never replaces what somebody wrote
+    since. If that cannot be read, use etcdfix fix KEY --from backup:FILE.
     """
     read: list[Backup] = []
     expected = options.pop("expect_value_sha256")  # of the value in the backup, not of the present one

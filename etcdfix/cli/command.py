@@ -62,21 +62,21 @@ def _quiet(_context: click.Context, _parameter: click.Parameter, value: bool) ->
 
 _quiet_option: Final = shared(
     "Every command", "-q", "--quiet", is_flag=True, expose_value=False, is_eager=True, callback=_quiet,
-    envvar=variable_of("--quiet"), help="No progress and no notes on standard error; errors and warnings stay.",
+    envvar=variable_of("--quiet"), help="Print only errors and warnings on standard error.",
 )  # fmt: skip
 
 
 OF_A_LOOK: Final = """\
-0  nothing wrong; written
+0  nothing is wrong
 1  findings, differences, losses or failures
-3  something could not be told, or was lost midway
-4  refused by a safety rule
+3  incomplete: something is undetermined or could not be read
+4  a safety rule refused
 5  nothing could be read"""
 OF_A_CHANGE: Final = """\
-0  done, or the dry run would be
-3  outcome unknown or anomalous
-4  refused by a safety rule; what is told as done before that stays done
-5  what is changed could not be read; what is told as done before that stays done"""
+0  done, or the dry run found nothing against it
+3  the outcome is unknown, or not what was expected
+4  a safety rule refused; changes reported before that stay
+5  the key could not be read; changes reported before that stay"""
 
 
 class Command(click.Command):

@@ -50,7 +50,7 @@ from etcdfix.text.commands import RunOptions
 def command() -> None:
     """Check encryption keys and EncryptionConfigurations, before and after a key is lost.
 
-    Nothing here changes anything in etcd.
+    These commands change nothing in etcd.
     """
 
 
@@ -77,11 +77,12 @@ def _whole_fields(look: OpenLook) -> dict[str, Any]:
 @in_option((Place.SNAPSHOT,))
 @look_options()
 def usage(*, backup_dirs: tuple[Path, ...], places: tuple[Named, ...], **options: Any) -> int:
-    """Show which encryption key is needed by how many objects, and which you can remove. Reads only.
+    """Show how many objects need each encryption key, and which keys you can remove. Reads only.
 
-    The answer holds for this etcd at the revision that was read. No key can be removed that API servers write with, or
-    that values, earlier values, backups (--backup-dir) or snapshots need, or while anything is undetermined or was not
-    read. Name every snapshot that you may restore, and one of each other etcd of the cluster (--in).
+    The answer is true for this etcd at the revision that was read. You cannot remove a key that API servers write with,
+    or that a value, an earlier value, a backup (--backup-dir) or a snapshot (--in) needs. While anything is
+    undetermined or was not read, you cannot remove any. Name every snapshot that you may restore, and a snapshot of
+    each other etcd of the cluster.
     """
     snapshots = tuple(named.path for named in places)
     with open_look(options, each_from_its_own=True, besides=snapshots) as look:
@@ -101,12 +102,12 @@ def usage(*, backup_dirs: tuple[Path, ...], places: tuple[Named, ...], **options
 @in_option((Place.CANDIDATE,))
 @look_options()
 def try_(*, places: tuple[Named, ...], **options: Any) -> int:
-    """Show which candidate opens which of the values that cannot be read today. Reads only.
+    """Show which old configuration opens the values that cannot be read today. Reads only.
 
-    Every value that does not open with --encryption-config is tried with each candidate; without a configuration, every
-    encrypted value. "Opens" means that the value opens, decodes, and fits its etcd key. "Right key only" counts values
-    that were written with a key of the candidate, but do not open: they are damaged, were moved, or name the key
-    otherwise.
+    etcdfix tries each candidate on every value that does not open with --encryption-config. Without a configuration, it
+    tries every encrypted value. "Opens" means that the value decrypts, decodes, and fits its etcd key. "Right key only"
+    counts values that a key of the candidate wrote, but that do not open: they are damaged, they were moved, or their
+    key has another name now.
     """
     if not places:
         raise ConfigurationError("no candidate was named", hint="name each: --in candidate:FILE")
@@ -134,8 +135,8 @@ def try_(*, places: tuple[Named, ...], **options: Any) -> int:
 def what_if_(*, new_config: Path, **options: Any) -> int:
     """Show what another configuration would make unreadable, before you deploy it. Reads only.
 
-    Every value is examined with today's configuration (--encryption-config) and with the new one. The report says what
-    becomes unreadable, readable or stale, by resource and encryption key. The KMS plugins of both are asked.
+    etcdfix examines every value with today's configuration (--encryption-config) and with the new one. It says what
+    becomes unreadable, readable or stale, by resource and encryption key. It asks the KMS plugins of both.
     """
     new, besides = _load(new_config, str(new_config)), (new_config,)
     with open_look(options, NOTHING_NAMED, new, each_from_its_own=True, besides=besides) as look:
@@ -149,18 +150,18 @@ def what_if_(*, new_config: Path, **options: Any) -> int:
 @click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE...")
 @click.option(
     "--fail-on", type=click.Choice(LEVELS), default="warning", show_default=True,
-    help="The least bad level that makes the exit code 1.",
+    help="Lowest level that leads to exit code 1.",
 )  # fmt: skip
 @report_options(tuple(CASE_FORMS))
 def check(*, files: tuple[Path, ...], fail_on: str, **options: Any) -> int:
-    """Check EncryptionConfigurations, and compare them where you name several. Reads the files alone.
+    """Check EncryptionConfigurations, and compare several. Reads only these files.
 
-    An error is what API servers refuse, or what one file writes and another file cannot read. A warning is a file that
-    does not protect, or does not read, what it seems to: identity first, secrets in no rule, a key that can be guessed,
-    two keys of one name. The rest is advice. No key material is shown.
+    An error is what API servers refuse, or what one file writes and another cannot read. A warning is a file that
+    protects or reads less than it seems to: identity comes first, no rule names secrets, a key can be guessed, two keys
+    have one name. The rest is advice. No key material is shown.
 
-    Several files are those of your control-plane nodes, or one file before and after a change. They are compared
-    resource by resource, by the fingerprints of the keys that write and read.
+    Name the files of your control-plane nodes, or one file before and after a change. etcdfix compares them resource by
+    resource, by the fingerprints of the keys that write and read.
     """
     with report_place(options, files) as place:
         report = check_files(files)
@@ -175,16 +176,16 @@ def check(*, files: tuple[Path, ...], fail_on: str, **options: Any) -> int:
     "--output-file", type=FILE, required=True, metavar="FILE", help="The new file. It must not exist."
 )
 @audit_log_option
-@form_option(FORMS, help_text="Form of what is said about it on standard output.")
+@form_option(FORMS, help_text="Form of the report on standard output.")
 def merge(*, files: tuple[Path, ...], output_file: Path, audit_log: Path | None, output: str) -> int:
     """Merge EncryptionConfigurations into one file that reads everything that any of them reads.
 
-    Name today's file first: its write keys stay the write keys. The keys of the other files come below them. Two keys
-    of one name with different bytes are both kept, and the report says what was decided. Nothing in etcd is changed.
+    Name today's file first. Its write keys stay the write keys, and the keys of the other files come below them. If two
+    keys have one name and different bytes, the new file has both, and the report says so. Nothing in etcd is changed.
 
-    The new file holds keys and gets mode 0600. You can read with it (--encryption-config, --in candidate:FILE),
-    but etcdfix changes nothing while it is the --encryption-config. The audit log takes a record, where it can be
-    written; where --audit-log names it, nothing is written without.
+    The new file holds keys and gets mode 0600. You can read with it (--encryption-config, --in candidate:FILE). etcdfix
+    changes nothing with it before API servers write with it. The audit log records the merge. If you name --audit-log
+    and it cannot be written, no file is written.
     """
     require_new(output_file, audit_log)
     require_output()
@@ -205,13 +206,13 @@ def merge(*, files: tuple[Path, ...], output_file: Path, audit_log: Path | None,
 @click.option(
     "--token-file", "token_files", type=FILE, multiple=True, required=True, metavar="FILE",
     envvar="ETCDFIX_TOKEN_FILE",
-    help="A file with the token of a server, - for standard input (may be repeated). On a server it is "
-    "/var/lib/rancher/k3s/server/token, or the same under rke2.",
+    help="File with the token of a server; - for standard input (may be repeated). On a server: "
+    "/var/lib/rancher/k3s/server/token, or /var/lib/rancher/rke2/server/token.",
 )  # fmt: skip
 @in_option((Place.LOG, Place.SNAPSHOT))
 @click.option(
     "--save-dir", type=FILE, metavar="DIR", envvar="ETCDFIX_SAVE_DIR",
-    help="Write each configuration to a file in this directory of your own, mode 0600.  [default: write nothing]",
+    help="Write each configuration to a file in this directory, with mode 0600.  [default: write nothing]",
 )  # fmt: skip
 @audit_log_option
 @source_options
@@ -225,17 +226,17 @@ def recover(
     audit_log: Path | None,
     **options: Any,
 ) -> int:
-    """Recover EncryptionConfigurations that k3s or RKE2 keep in the datastore, and show what each of them opens.
+    """Recover EncryptionConfigurations that k3s or RKE2 keep in the datastore. Reads only.
 
     Servers of k3s and RKE2 keep their files under /bootstrap/, encrypted with the server's token. A snapshot and the
-    token give the encryption keys back. Every value that is still kept there is read, also those of deleted keys. Each
-    configuration is then tried on what does not open with --encryption-config; without one, on every encrypted value.
+    token give the encryption keys back. etcdfix reads every value that is still there, also those of deleted keys. Then
+    it tries each configuration on the values that do not open with --encryption-config, or on every encrypted value.
 
-    Only EncryptionConfigurations are taken out of that data, which also holds the keys of every CA. No token and no key
-    is ever shown. The Nodes' annotation encryption-config-hash names the configuration that the servers run with.
+    That data also holds the keys of every CA. etcdfix takes out EncryptionConfigurations only, and never shows a token
+    or a key. The annotation encryption-config-hash of the Nodes names the configuration that the servers run with.
 
-    Servers can be given what --save-dir writes as it is. etcdfix changes nothing by it (--encryption-config) before
-    API servers write with it. The audit log takes a record, as for encryption merge.
+    You can give servers the files of --save-dir as they are. etcdfix changes nothing with such a file before API
+    servers write with it. The audit log records the recovery.
     """
     wanted = wanted_scope(options)
     logs = [named for named in places if named.place is Place.LOG]

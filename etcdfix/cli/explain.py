@@ -34,16 +34,16 @@ from etcdfix.report.explain import Shows
 @click.option(
     "--history",
     is_flag=True,
-    help="Show every write that etcd, the file or a log (--in log:DIR) still holds, and which fields it changed.",
+    help="Show every write that etcd, the file or a log (--in log:DIR) still holds, and the fields that it changed.",
 )
 @click.option(
     "--impact",
     is_flag=True,
-    help="Look at everything: who depends on the object, who uses it, what goes with it.",
+    help="Show who depends on the object, who uses it, and what is deleted with it.",
 )
 @click.option(
     "--policy", type=click.Choice(POLICIES, case_sensitive=False),
-    help="With --impact: how it is deleted through the API.  [default: as it is being deleted, else background]",
+    help="With --impact: the propagation policy of the deletion.  [default: the one in progress, else background]",
 )  # fmt: skip
 @namespace_options
 @where_else_options
@@ -51,11 +51,12 @@ from etcdfix.report.explain import Shows
 def command(*, word: str, history: bool, impact: bool, policy: str | None, **options: Any) -> int:
     """Explain one key, or a cause. Reads only.
 
-    Name an etcd key (/registry/secrets/shop/db), or TYPE/NAME as with kubectl (secret/db -n shop); deleted objects
-    too. You see what is wrong and why, every copy of the object with the best first, and every way out. -o wide adds
-    the command for each copy, the layout of the bytes (never their contents), and every encryption key that was tried.
+    Name an etcd key (/registry/secrets/shop/db), or TYPE/NAME as in kubectl (secret/db -n shop). The object may be
+    deleted. You see what is wrong and why, every copy of the object, the best first, and every way out. With -o wide
+    you also see the command for each copy, the layout of the bytes (never their contents), and every encryption key
+    that was tried.
 
-    CAUSE is a word of a report, such as wrong-key; its page is installed. Without a word, all causes are listed.
+    A CAUSE is a word of a report, such as wrong-key: you see its page. Without a word you see the list of causes.
     """
     if not is_key(word) and "/" not in word:
         about = cause_page(named_cause(word)) if word else cause_list()

@@ -50,8 +50,10 @@ _HOW: Final = "write a KEY that starts with /, RESOURCE [NAME]... -n NAMESPACE, 
     help_text="Form of the output; text and wide are lists with the verdict on each object.",
 )  # fmt: skip
 @click.option("--omit-managed-fields", is_flag=True, envvar="ETCDFIX_OMIT_MANAGED_FIELDS",
-              help="Leave metadata.managedFields out; an object damaged only there is whole without them.")  # fmt: skip
-@click.option("--reveal", is_flag=True, help="Show the contents of Secrets; --audit-log records it before.")
+              help="Leave out metadata.managedFields: the rest is whole if only they are damaged.")  # fmt: skip
+@click.option(
+    "--reveal", is_flag=True, help="Show the contents of Secrets. The audit log records that first."
+)
 @audit_log_option
 def command(
     *,

@@ -56,10 +56,10 @@ _places: Final = option_group(backup_dirs_option, audit_log_option, timeout_opti
 
 @click.group("log", cls=Group)
 def command() -> None:
-    """Show and verify the audit log and its backups; settle what is open; remove old backups.
+    """Show and verify the audit log and its backups. Settle open intents. Remove old backups.
 
-    The log is the record of every deletion, fix and undo, chained by hashes. A backup holds the stored bytes of one
-    key, as they were in etcd: plaintext, where they were plaintext there.
+    The log records every deletion, fix and undo, in a chain of hashes. A backup holds the bytes of one key as etcd
+    stored them. What was plaintext in etcd is plaintext in the backup.
     """
 
 
@@ -68,9 +68,9 @@ def command() -> None:
 @report_options()
 @timeout_option
 def show(*, log: Path, **options: Any) -> int:
-    """Print the records of an audit log, as they stand there.
+    """Print the records of an audit log. Reads only.
 
-    json is one audit.k8s.io/v1 EventList, jsonl one Event to a line. Nothing is judged: log verify does that.
+    json is one audit.k8s.io/v1 EventList. jsonl is one Event a line. To check the log, use log verify.
     """
     output = options["output"]
     with report_place(options, [log]) as place:
@@ -90,15 +90,15 @@ def show(*, log: Path, **options: Any) -> int:
 @click.option(
     "--expect-head",
     metavar="SEQ:SHA256",
-    help="A head that was written down elsewhere: every change prints one, --audit-syslog sends them.",
+    help="A head that you wrote down. Every change prints one, and --audit-syslog sends it.",
 )
 @timeout_option
 @report_options()
 def verify(*, log: Path, expect_head: str | None, **options: Any) -> int:
-    """Check that an audit log is what was written: nothing edited, dropped, reordered, or cut off its end.
+    """Check that nobody edited, dropped or reordered records of an audit log, or cut off its end. Reads only.
 
-    A chain does not show by itself that it once went on. The head file beside the log, and a head that somebody wrote
-    down or a syslog kept, remember its records; log backups compares it with the backups.
+    The log alone cannot show that its end was cut off. The head file beside it shows that, or a head that you wrote
+    down or that syslog kept. log backups compares the log with the backups.
     """
     with report_place(options, [log]) as place:
         verified = verify_log(log, expect_head=expect_head)
@@ -112,7 +112,7 @@ def verify(*, log: Path, expect_head: str | None, **options: Any) -> int:
 @live_options
 @main_etcd_options
 @reading_options
-@click.option("--dry-run", is_flag=True, help="Say what would be recorded; change nothing, the log included.")
+@click.option("--dry-run", is_flag=True, help="Show what would be recorded, and change nothing.")
 @accept_option(Rule.UNKNOWN_CLUSTER, Rule.OTHER_CLUSTER_ID)
 @syslog_option
 @change_output_option
@@ -125,10 +125,10 @@ def settle(
     output: str,
     **options: Any,
 ) -> int:
-    """Say what became of every open intent, and record it.
+    """Find out what became of every open intent, and record it.
 
-    An intent is open when its process ended before it could record the outcome. Its key is read from the live
-    etcd, or from the file that --kine names; nothing is written there.
+    An intent is open if its process ended before it recorded the outcome. etcdfix reads the key from the live etcd, or
+    from the file of --kine, and writes nothing there.
     """
     require_output()
     inputs = gather_inputs(options)
@@ -157,10 +157,10 @@ def settle(
 @_places
 @report_options()
 def backups(**options: Any) -> int:
-    """Show every backup, and check that they are whole, safe, what the audit log says, and all there.
+    """Show every backup, and check that none is missing or changed. Reads only.
 
-    Each file's digests, owner and mode; its record in the audit log, by sequence, hash and path; and each record's
-    backups. Secrets that are stored as plaintext come first. Writes nothing.
+    You see the digests, owner and mode of each file, its record in the audit log, and the backups of each record.
+    Secrets that are stored as plaintext come first.
     """
     with report_place(options, []) as place:
         listed = list_backups(record_paths(options))
@@ -172,17 +172,17 @@ def backups(**options: Any) -> int:
 @_places
 @change_output_option
 @click.option("--older-than", required=True, metavar="DAYS", type=_days,
-              help="Remove backups that are older than so many days: 90d.")  # fmt: skip
-@click.option("--reason", required=True, metavar="TEXT", help="Why; stands in the audit log.")
-@click.option("--dry-run", is_flag=True, help="Show what would go; remove nothing, record nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask for their number to be typed back (for scripts).")
+              help="Remove backups older than this, in days: 90d.")  # fmt: skip
+@click.option("--reason", required=True, metavar="TEXT", help="Your reason. The audit log records it.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, and change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation (for scripts).")
 @accept_option(Rule.ONLY_COPY)
 @syslog_option
 def prune(*, output: str, older_than: int, **options: Any) -> int:
     """Remove old backups, with a record of each in the audit log.
 
-    Removing a backup removes the undo of its change. Only a file goes that is exactly the one that the log means, and
-    whose change is known to be done. Whatever cannot be told stays, and is named.
+    Without its backup you cannot undo a change. etcdfix removes a file only if it is exactly the one in the log and the
+    change is known to be done. It keeps everything else, and names it.
     """
     from etcdfix.cli.changing import acceptances  # noqa: PLC0415 - grpc is slow to import
     from etcdfix.commands.changing.outcome import refusal_by  # noqa: PLC0415 - same

@@ -55,21 +55,21 @@ from etcdfix.sources.snapshot import SnapshotSource
 @scope_options
 @click.option(
     "--with-snapshot", type=FILE, metavar="FILE",
-    help="Compare with this earlier snapshot instead of member with member: what was added, removed and changed, and "
+    help="Compare with this earlier snapshot, not member with member. You see what was added, removed and changed, and "
     "what can no longer be read.",
 )  # fmt: skip
 @etcd_data_options
 @reading_options
 @report_options()
 def compare(*, with_snapshot: Path | None, **options: Any) -> int:
-    """Say which keys are not the same on every member of a live etcd, or at two points in time. Reads only.
+    """Show which keys differ between the members of etcd, or between two moments. Reads only.
 
-    Every key in scope is read from each member by itself, and the copies of a key that differ are examined.
+    etcdfix reads every key in scope from each member, and examines the copies that differ.
 
-    With --with-snapshot FILE, an earlier snapshot is compared with the live etcd or with another snapshot:
-    etcdfix compare --with-snapshot monday.db --snapshot tuesday.db
+    With --with-snapshot FILE it compares an earlier snapshot with the live etcd or with another snapshot: etcdfix
+    compare --with-snapshot monday.db --snapshot tuesday.db
 
-    Name resources, key prefixes or keys as for scan, or nothing for everything.
+    Name resources, key prefixes or keys as for scan. Without names, it compares everything.
     """
     wanted = wanted_scope(options)
     if options["snapshot"] is not None and with_snapshot is None:
@@ -100,23 +100,23 @@ def compare(*, with_snapshot: Path | None, **options: Any) -> int:
 @scope_options
 @click.option(
     "--from-report", type=FILE, metavar="FILE",
-    help="Look for what this report of etcdfix scan found (-o json or jsonl), instead of scanning.",
+    help="Look for what this report of etcdfix scan found (json or jsonl).",
 )  # fmt: skip
 @where_else_options
 @look_options()
 def copies(*, from_report: Path | None, **options: Any) -> int:
-    """Find every copy that still exists of what cannot be read, or was deleted lately. Reads only.
+    """Find every copy of objects that cannot be read, or were deleted lately. Reads only.
 
-    Run it before you delete anything. Of each object the best copy comes first; -o wide has the command that puts
-    each back. GOOD: it reads, and is proven to be of this object. DOUBTFUL: it reads, and something is not certain.
-    UNUSABLE: it does not read, or is of another object.
+    Run this before you delete anything. The best copy of each object comes first. -o wide shows the command that puts a
+    copy back. GOOD: the copy reads, and it is proven to be of this object. DOUBTFUL: it reads, but something is not
+    certain. UNUSABLE: it does not read, or it is of another object.
 
-    It always looks at what etcd, the snapshot or kine still keeps, and at our backups. API servers compact etcd every
-    five minutes, so look soon. --in and --kubeconfig name more places; a log or snapshot counts only where it has the
-    same history as what is stored now.
+    etcdfix always looks into what etcd, the snapshot or kine still holds, and into its backups. API servers compact
+    etcd every five minutes, so look soon. --in and --kubeconfig add places. A log or snapshot counts only if it has the
+    same history as etcd.
 
-    Name keys, resources or key prefixes as for scan, or nothing for everything. A key that you name is shown even if
-    its value reads.
+    Name keys, resources or key prefixes as for scan. Without names, it looks for everything. If you name a key, you see
+    its copies although its value reads.
     """
     wanted = wanted_scope(options)
     if from_report is not None and not wanted.everything:
@@ -143,13 +143,12 @@ def copies(*, from_report: Path | None, **options: Any) -> int:
 @click.argument("name")
 @look_options()
 def namespace(*, name: str, **options: Any) -> int:
-    """Explain why a namespace cannot finish deleting, and in which order to act. Reads only.
+    """Explain why a namespace does not finish deleting, and in which order to act. Reads only.
 
-    Says whether it is Terminating and since when, which objects cannot be read, in it or elsewhere (each fails every
-    LIST of its type and so holds every namespace of the cluster), which pods no kubelet ends, which finalizers hold
-    what, which APIs are missing, which webhooks nobody answers and which objects wait for one another; then a numbered
-    plan of commands: what holds all namespaces first, then the order of the deletion, pods before the rest. Deletions
-    in it are dry runs.
+    You see whether the namespace is Terminating and since when, and what holds it: objects that cannot be read (each
+    one fails every LIST of its type, in all namespaces), pods that no kubelet ends, finalizers, missing APIs, webhooks
+    that do not answer, and objects that wait for one another. A numbered list of commands follows: first what holds all
+    namespaces, then this one, pods before the rest. A deletion in the list is a dry run.
     """
     if not name or "/" in name:
         raise ConfigurationError(f"{name!r} is no name of a namespace", hint="etcdfix namespace shop")
@@ -175,13 +174,13 @@ def namespace(*, name: str, **options: Any) -> int:
 @backup_dirs_option
 @audit_log_option
 def doctor(**options: Any) -> int:
-    """Check everything that the other commands rest on, and say what to do where something is wrong.
+    """Check everything that the other commands need, and say what to do about what is wrong.
 
-    Endpoints, certificates, versions, members, alarms, space, clocks, history, the encryption configuration and which
-    of its keys open something, backup directories and audit log, what the etcd user and the kubeconfig's user may do.
+    It checks endpoints, certificates, versions, members, alarms, space, clocks, history, the encryption configuration
+    and which of its keys open something, backup directories, the audit log, and the rights of the etcd user and of the
+    kubeconfig's user.
 
-    It only reads etcd. It writes one kind of file: in each backup directory and in the directory of the audit log, a
-    probe that is removed again at once.
+    It only reads etcd. In each backup directory and beside the audit log, it writes a file and removes it.
     """
     api = api_access(options)
     inputs, configuration = what_to_read(options)

@@ -72,50 +72,50 @@ _CHANGE: Final = "A change, and its record"
 
 timeout_option = _option(
     "Every command", "--timeout", metavar="DURATION", expose_value=False, callback=_count_time,
-    help="Longest that a command may take; what there is by then is given, as incomplete.  [default: no limit]",
+    help="End the command after this time, and report what it has as incomplete.  [default: no limit]",
 )  # fmt: skip
 kine_option = _option(
     _DATA, "--kine", type=FILE, metavar="FILE",
-    help="The state.db of k3s on SQLite (kine), beside a k3s that runs or a copy of it. Nothing writes to it.",
+    help="The state.db of k3s on SQLite (kine), or a copy. k3s may run. etcdfix never writes to the file.",
 )  # fmt: skip
 live_options = option_group(
-    _option(_ETCD, "--endpoints", metavar="LIST", help="Comma list.  [default: 127.0.0.1:2379]"),
-    _option(_ETCD, "--cacert", metavar="FILE", type=_TLS_FILE, help="CA that signed etcd's server certificate."),
+    _option(_ETCD, "--endpoints", metavar="LIST", help="Addresses, separated by commas.  [default: 127.0.0.1:2379]"),
+    _option(_ETCD, "--cacert", metavar="FILE", type=_TLS_FILE, help="CA that signed the certificate of etcd."),
     _option(_ETCD, "--cert", metavar="FILE", type=_TLS_FILE, help="Client certificate."),
     _option(_ETCD, "--key", "key_file", metavar="FILE", type=_TLS_FILE, help="Key of the client certificate."),
-    _option(_ETCD, "--user", metavar="NAME[:PASSWORD]", help="etcd user."),
-    _option(_ETCD, "--password", metavar="PASSWORD", help="Better given by ETCDCTL_PASSWORD."),
-    _option(_ETCD, "--insecure-skip-tls-verify", is_flag=True, default=None, help="Do not check who the server is."),
-    _option(_ETCD, "--dial-timeout", metavar="DURATION", help="Time to reach an endpoint.  [default: 2s]"),
-    _option(_ETCD, "--command-timeout", metavar="DURATION", help="Time for one request.  [default: 5s]"),
+    _option(_ETCD, "--user", metavar="NAME[:PASSWORD]", help="User of etcd."),
+    _option(_ETCD, "--password", metavar="PASSWORD", help="Its password. ETCDCTL_PASSWORD hides it from other users."),
+    _option(_ETCD, "--insecure-skip-tls-verify", is_flag=True, default=None, help="Do not check etcd's certificate."),
+    _option(_ETCD, "--dial-timeout", metavar="DURATION", help="Time limit to reach an endpoint.  [default: 2s]"),
+    _option(_ETCD, "--command-timeout", metavar="DURATION", help="Time limit for one request.  [default: 5s]"),
     timeout_option,
     _option(_ETCD, "--manifest", type=FILE, metavar="FILE",
-            help="A kube-apiserver static-pod manifest: endpoints, certificates, prefix, configuration and version are "
-                 "taken from there. Flags win."),
+            help="A static-pod manifest of kube-apiserver: etcdfix takes endpoints, certificates, prefix, "
+                 "configuration and release from it. Options win over it."),
     _option(_ETCD, "--etcd-servers-overrides", metavar="LIST",
-            help="The API server's flag of this name: resources that have an etcd of their own, as "
-                 "/events#https://10.0.0.1:2381. What looks at everything reads each from its own etcd; any other "
-                 "command asks the etcd of the one resource that is named. A manifest says it too."),
+            help="The API server's flag of this name, for resources with an etcd of their own: "
+                 "/events#https://10.0.0.1:2381. A scan reads each resource from its own etcd. A command for one key "
+                 "asks the etcd of its resource. --manifest names them too."),
     _option(_ETCD, "--etcd-prefix", metavar="PREFIX", help="The API server's --etcd-prefix.  [default: /registry]"),
 )  # fmt: skip
 """The live etcd in its present state; a command that changes something takes no other source."""
 main_etcd_options = shared(
     _ETCD, "--main-endpoints", metavar="LIST",
-    help="Where the resource has an etcd of its own: endpoints of the main one, whose namespace kube-system says "
-    "which cluster this is. A manifest names them too.",
+    help="Endpoints of the main etcd, if the resource has an etcd of its own. The namespace kube-system there "
+    "identifies the cluster. --manifest names them too.",
 )  # fmt: skip
 """The etcd that names the cluster, for commands that change something or judge a change."""
 whole_data_options = option_group(
     _option(_DATA, "--snapshot", type=FILE, metavar="FILE",
-            help="A snapshot (etcdctl snapshot save) or a copied member/snap/db; gzip is fine."),
+            help="A snapshot (etcdctl snapshot save), or a copy of member/snap/db. It may be compressed with gzip."),
     live_options,
     _option(_DATA, "--revision", type=click.IntRange(min=0), default=0, metavar="N",
-            help="Read at this revision instead of the newest."),
+            help="Read the data as of this revision, not the newest."),
 )  # fmt: skip
 """The data of etcd, for commands that only read and need all of it."""
 etcd_data_options = option_group(
     _option(_DATA, "--salvage", is_flag=True, default=None,
-            help="Read every whole page of a broken snapshot. Always incomplete, and never a source for changes."),
+            help="Read every whole page of a broken snapshot. The result is incomplete, and no change can use it."),
     whole_data_options,
 )  # fmt: skip
 """The same, and a broken snapshot as far as it goes."""
@@ -125,14 +125,14 @@ reading_options = option_group(
     _option(_READING, "--encryption-config", type=FILE, metavar="FILE",
             help="The EncryptionConfiguration of the API servers."),
     _option(_READING, "--no-encryption", is_flag=True, default=None,
-            help="This cluster encrypts nothing at rest, so there is no EncryptionConfiguration."),
+            help="The cluster encrypts nothing at rest and has no EncryptionConfiguration."),
     _option(_READING, "--kms-endpoint", "kms_endpoints", metavar="NAME=unix:///PATH", multiple=True,
-            help="Where the plugin of this KMS provider listens, instead of the configuration's endpoint (may be "
+            help="Address of the plugin of this KMS provider, instead of the one in the configuration (may be "
                  "repeated)."),
     _option(_READING, "--no-kms", is_flag=True, default=None,
-            help="Ask no KMS plugin; values under KMS stay undetermined."),
+            help="Do not ask KMS plugins. Values that need one are undetermined."),
     _option(_READING, "--kubernetes-version", metavar="X.Y",
-            help="Only kinds that this release registers count as known.  [default: every known release]"),
+            help="Release of the API servers. Only its kinds count as known.  [default: all releases]"),
 )  # fmt: skip
 """Options that say how to read values."""
 etcd_options = option_group(live_options, main_etcd_options, reading_options)
@@ -151,13 +151,13 @@ def _parse_jobs(_context: click.Context, _parameter: click.Parameter, text: str)
 
 jobs_option = _option(
     _READING, "--jobs", metavar="N|auto", default="auto", callback=_parse_jobs,
-    help="How many processes examine values at once; the result is the same for any N.  [default: auto]",
+    help="Number of processes that examine values. The result is the same for any N.  [default: auto]",
 )  # fmt: skip
 
 namespace_options = option_group(
     _option(_DATA, "-n", "--namespace", "namespaces", multiple=True, metavar="NAMESPACE",
-            help="Only this namespace (may be repeated); of TYPE/NAME its namespace."),
-    shared(_DATA, "-A", "--all-namespaces", is_flag=True, help="Every namespace, whatever ETCDFIX_NAMESPACE says."),
+            help="Only this namespace (may be repeated)."),
+    shared(_DATA, "-A", "--all-namespaces", is_flag=True, help="All namespaces, whatever ETCDFIX_NAMESPACE says."),
 )  # fmt: skip
 scope_options = option_group(
     click.argument("scope", nargs=-1, metavar="[RESOURCE|TYPE/NAME|KEY-PREFIX]..."), namespace_options
@@ -217,16 +217,16 @@ def _tell(syslog: Syslog) -> None:
 _KEPT: Final = "/var/lib/etcdfix for root, else in $XDG_STATE_HOME/etcdfix"
 backup_dirs_option = _option(
     _CHANGE, "--backup-dir", "backup_dirs", type=FILE, multiple=True, metavar="DIR",
-    help=f"Directory of backups (may be repeated; a new backup goes to each).  [default: {_KEPT}]",
+    help=f"Directory for backups. Repeat it to write each backup to several.  [default: {_KEPT}]",
 )  # fmt: skip
 audit_log_option = _option(
     _CHANGE, "--audit-log", type=FILE, metavar="FILE",
-    help=f"The audit log, the hash-chained record of all that is done.  [default: audit.jsonl in {_KEPT}]",
+    help=f"The audit log, a chain of hashed records of every change.  [default: audit.jsonl in {_KEPT}]",
 )  # fmt: skip
 syslog_option = shared(
     _CHANGE, "--audit-syslog", "syslog", metavar="ADDRESS", callback=_syslog,
-    help="Also send the number and hash of each audit record to syslog: /dev/log, or HOST:PORT with TCP. One that "
-    "cannot be reached stops nothing; a warning says so.",
+    help="Also send the number and hash of each audit record to syslog: /dev/log, or HOST:PORT with TCP. If syslog "
+    "does not answer, you get a warning.",
 )  # fmt: skip
 place_options = option_group(backup_dirs_option, audit_log_option, syslog_option)
 """Directories of backups, and the audit log."""
@@ -275,25 +275,25 @@ def _place_option(option: str, name: str, places: Sequence[Place], told: str, **
 
 def in_option(places: Sequence[Place] = TO_LOOK_IN) -> Decorator:
     """Return ``--in``, which names where copies are looked for besides; its value is a tuple of :class:`Named`."""
-    return _place_option("--in", "places", places, "Look there too (may be repeated)", multiple=True)
+    return _place_option("--in", "places", places, "Also look there (may be repeated)", multiple=True)
 
 
 from_option = _place_option("--from", "named", tuple(Place), "Put this copy back")
 
 access_options = option_group(
     shared(_SERVERS, "--kubeconfig", type=FILE, metavar="FILE",
-           help="Ask the API servers of the cluster, as this user: a change, whether they read the object (then "
-                "nothing is changed) and whether you may (unsafe-delete-ignore-read-errors and delete); a look, what "
-                "they hold in memory."),
-    shared(_SERVERS, "--context", metavar="NAME", help="Context of the kubeconfig."),
+           help="Ask the API servers of the cluster, as this user. A change asks whether a server still reads the "
+                "object, which refuses the change, and whether you have the verbs delete and "
+                "unsafe-delete-ignore-read-errors. A look asks what they hold in memory."),
+    shared(_SERVERS, "--context", metavar="NAME", help="Context in the kubeconfig."),
     shared(_SERVERS, "--server", "servers", multiple=True, metavar="URL",
            help="Ask this API server too, with the same credentials (may be repeated)."),
 )  # fmt: skip
 """The API servers to ask."""
 rescued_option = shared(
     _SERVERS, "--rescued", type=FILE, metavar="DIR",
-    help="Where etcdfix rescue has saved what API servers remember. A deletion ends what they still hold of its kind, "
-    "and fix --from memory needs it.",
+    help="Directory in which etcdfix rescue saved objects. fix --from memory needs it. A deletion checks it, because "
+    "API servers then drop what they hold of the kind.",
 )  # fmt: skip
 where_else_options = option_group(
     in_option(), access_options, rescued_option, backup_dirs_option, audit_log_option
@@ -307,15 +307,15 @@ def _acknowledged(_context: click.Context, _parameter: click.Parameter, given: b
 
 
 reason_options = option_group(
-    click.option("--reason", required=True, metavar="TEXT", help="Why; stands in the backup and in the audit log."),
-    click.option("--dry-run", is_flag=True, help="Check everything, change nothing."),
+    click.option("--reason", required=True, metavar="TEXT", help="Your reason. Backup and audit log record it."),
+    click.option("--dry-run", is_flag=True, help="Check everything and change nothing."),
 )  # fmt: skip
 """Why, and whether at all."""
 acknowledgement_option = click.option(
     ACKNOWLEDGEMENT, is_flag=True, required=True, expose_value=False, callback=_acknowledged,
-    help="Required: you know what this means.",
+    help="Required. It says that you know what can break.",
 )  # fmt: skip
-yes_option = click.option("--yes", is_flag=True, help="Type nothing back (for scripts).")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation (for scripts).")
 change_options = option_group(
     reason_options, yes_option, change_output_option, place_options, access_options, etcd_options
 )
@@ -340,15 +340,15 @@ DIGEST: Final = _Digest()
 
 expectation_options = option_group(
     shared(_CHANGE, "--expect-mod-revision", type=click.IntRange(min=1), metavar="N",
-           help="Refuse unless the key stands at this mod_revision; of undo, unless what the change put does."),
+           help="Refuse if the key has another mod_revision. For undo: if what the change wrote has another."),
     shared(_CHANGE, "--expect-value-sha256", type=DIGEST, metavar="sha256:HEX",
-           help="Refuse unless the stored bytes have this digest; of undo, those to put back. With the digest that the "
-                "change printed, a backup whose audit log is lost or broken is undone by itself."),
+           help="Refuse if the stored bytes have another digest. For undo: if the bytes to put back have another. "
+                "With the digest that the change printed, undo works without the audit log."),
 )  # fmt: skip
 """Expectations about the stored value."""
 key_lost_option = shared(
     _CHANGE, "--declare-key-lost", "key_lost", default="", metavar="TRANSFORMER[/KEY-ID]",
-    help="Say that this key is gone for ever, so that what was written under it may be deleted or replaced.",
+    help="Declare that this encryption key is lost for ever, so that you may delete or replace its values.",
 )  # fmt: skip
 
 CLUSTER_RULES: Final = (Rule.NO_API_SERVER, Rule.UNKNOWN_CLUSTER, Rule.UNKNOWN_RELEASE, Rule.UNCHECKED_MEMBER)
@@ -407,7 +407,7 @@ def accept_option(*rules: Rule) -> Decorator:
     """
     return click.option(
         "--accept", "accepted_words", multiple=True, type=_Word(rules), metavar="RULE",
-        help=f"Go on in spite of this one rule (may be repeated): {', '.join(map(_shown, rules))}.",
+        help=f"Continue although this rule refuses (may be repeated): {', '.join(map(_shown, rules))}.",
     )  # fmt: skip
 
 
@@ -415,13 +415,13 @@ def options_page(context: click.Context) -> str:
     """Return what ``etcdfix help options`` shows: the options that commands share, and the words of ``--accept``."""
     formatter = context.make_formatter()
     formatter.write_text(
-        "Options that several commands share; the page of a command names those that it has. Each has a variable, "
-        "ETCDFIX_ENDPOINTS for --endpoints; a command that changes something listens only to those that say which etcd "
-        "and which EncryptionConfiguration, and to none for a safety option."
+        "Options that several commands share. The help of a command lists those that it has. You can set each with a "
+        "variable: ETCDFIX_ENDPOINTS for --endpoints. A command that changes something reads only the variables that "
+        "name etcd and the EncryptionConfiguration. No safety option has a variable."
     )
     for title, options in SHARED.items():
         with formatter.section(title):
             formatter.write_dl([record for one in options if (record := one.get_help_record(context))])
-    with formatter.section("Words of --accept, each for one rule"):
+    with formatter.section("Words of --accept, one for each rule"):
         formatter.write_dl([(_shown(rule), MEANINGS[rule]) for rule in Rule if rule in MEANINGS])
     return formatter.getvalue().rstrip("\n")

@@ -78,11 +78,11 @@ _UNDETERMINED = "undetermined"
     type=FILE,
     required=True,
     metavar="FILE",
-    help="A report of etcdfix scan, written with -o json or -o jsonl.",
+    help="Report of etcdfix scan, in json or jsonl.",
 )
 @click.option(
     "--run", metavar="FILE", expose_value=False,
-    help="Work through this plan instead: another command. See etcdfix plan --run FILE --help.",
+    help="Work through this plan instead. See etcdfix plan --run FILE --help.",
 )  # fmt: skip
 @rescued_option
 @kine_option
@@ -91,13 +91,13 @@ _UNDETERMINED = "undetermined"
 @jobs_option
 @report_options()
 def command(*, from_report: Path, rescued: Path | None, **options: Any) -> int:
-    """Say of many broken objects what each is, who makes it again, in which order to act. Reads only, but for --run.
+    """Plan what to do about many broken objects, and in which order. Reads only, except --run.
 
-    Takes a saved scan, and looks around in the same cluster: name the same source and configuration as for the scan.
-    What is gone, changed or readable by now is left out, and said; so is what was not looked at when the command was
-    ended early. Each object comes with a proposal: put its best copy back, delete it, or leave it for now.
+    Give a saved scan, and the same source and configuration as for that scan. The plan proposes for each object to put
+    back its best copy, to delete it, or to leave it for now. It leaves out what is gone, changed or readable by now,
+    and says so.
 
-    With --run FILE, a plan that was reviewed is worked through.
+    --run FILE works through a plan that somebody reviewed.
     """
     report = load_report(from_report, most_findings=MOST_OF_A_PLAN)
     output_file: Path | None = options["output_file"]
@@ -147,21 +147,21 @@ def plan_exit_code(plan: DeletionPlan) -> ExitCode:
 @click.command("plan", cls=ChangingCommand)
 @click.option(
     "--run", "plan_file", type=FILE, required=True, metavar="FILE",
-    help="Work through this plan (of etcdfix plan -o json), as it decides.",
+    help="Work through this plan, which etcdfix plan -o json wrote.",
 )  # fmt: skip
 @acknowledgement_option
 @click.option(
     "--expect-plan", type=DIGEST, metavar="sha256:HEX",
-    help="Refuse a plan whose contents or decisions are not those that were reviewed. --dry-run prints this digest; "
+    help="Refuse a plan with another digest: somebody changed it after the review. --dry-run prints it. "
     "--yes needs it.",
 )  # fmt: skip
 @click.option(
     "--leave-out", multiple=True, metavar="KEY",
-    help="Do nothing to this key in this run, whatever the plan decides (may be repeated).",
+    help="Skip this key in this run (may be repeated).",
 )  # fmt: skip
 @click.option(
     "--declare-key-lost", "lost", multiple=True, metavar="TRANSFORMER[/KEY-ID]",
-    help="Say that this key is gone for ever, so that what was written under it may be deleted (may be repeated).",
+    help="Declare that this encryption key is lost for ever, so that you may delete its values (may be repeated).",
 )  # fmt: skip
 @accept_option(
     *DELETION_RULES,
@@ -186,14 +186,14 @@ def run_command(
 ) -> int:
     """Work through a reviewed plan: put copies back and delete, one object after the other.
 
-    Each object is examined live and gets its own checks, backup, records and transaction, as with etcdfix fix and
-    delete. Before the first change you type the number of objects that the run will delete (where it deletes none: that
-    it will change), and the key of each protected object. The run stops at the first surprise; the same command goes on
-    from there.
+    etcdfix examines each object live. Each has its own checks, backup, records and transaction, as with etcdfix fix and
+    delete. Before the first change you type how many objects the run deletes (or changes, if it deletes none), and the
+    key of each protected object. The run stops at the first surprise. Run the command again to go on from there.
 
-    With --kine FILE, API servers write anew what they hold in memory (fix from memory), and nothing else is done.
+    With --kine FILE, API servers write again what they hold in memory, as with fix --from memory. The run does nothing
+    else.
 
-    Run it with --dry-run first: that prints the digest of the plan with its decisions, and the command for scripts.
+    Run it with --dry-run first. That prints the digest of the plan, and the command for scripts.
     """
     if yes and expect_plan is None:
         raise click.UsageError("--yes needs --expect-plan sha256:HEX, which --dry-run prints")

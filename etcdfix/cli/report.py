@@ -19,9 +19,9 @@ from etcdfix.report.render import SCAN_FORMS
 
 @click.group("report", cls=Group)
 def command() -> None:
-    """Show saved reports in another form, compare two of them, or make one of several.
+    """Show a saved report in another form, compare two, or merge many into one.
 
-    Nothing here asks etcd, and nothing is changed.
+    These commands do not ask etcd, and change nothing.
     """
 
 
@@ -31,8 +31,8 @@ def command() -> None:
 def render(*, file: Path, output: str, **options: Any) -> int:
     """Write a saved report in another form.
 
-    Save the report of any command with -o json, a scan also with -o jsonl. A scan has every form. junit is also for
-    doctor, encryption check and what-if; csv, name, status and metrics are only for scan.
+    Save the report of any command with -o json. A scan may also be saved with -o jsonl, and can be written in every
+    form. doctor, encryption check and encryption what-if have junit too.
     """
     with open_saved(file) as saved:
         if output not in saved.forms:
@@ -51,11 +51,10 @@ def render(*, file: Path, output: str, **options: Any) -> int:
 @click.argument("later", type=FILE)
 @report_options()
 def diff(*, earlier: Path, later: Path, **options: Any) -> int:
-    """Say what is new, gone or changed between two saved reports of etcdfix scan.
+    """Show what is new, gone or changed between two saved reports of etcdfix scan.
 
-    Write both with -o json or -o jsonl, for the same cluster and the same scope; others are refused. A finding has
-    changed where its outcome, its cause or its value differs. Readable values and keys that hold no object are not
-    compared.
+    Save both with -o json or -o jsonl, for the same cluster and the same scope. A finding has changed if its outcome,
+    its cause or its value differs. Readable values, and keys that hold no object, are not compared.
     """
     if earlier == later == STANDARD_INPUT:
         raise click.UsageError("- is standard input, and only one of the reports can come from there")
@@ -72,9 +71,9 @@ def diff(*, earlier: Path, later: Path, **options: Any) -> int:
 @click.argument("files", type=FILE, nargs=-1, required=True, metavar="FILE...")
 @report_options()
 def merge(*, files: tuple[Path, ...], **options: Any) -> int:
-    """Show the saved reports of many clusters as one list, a row for each report.
+    """Show the saved reports of many clusters as one list, one row a report.
 
-    Save each report with etcdfix scan -o json or -o jsonl. The exit code is the worst of all rows.
+    Save each with etcdfix scan -o json or -o jsonl. The exit code is the worst of all rows.
     """
     with report_place(options, files) as place:
         merged = merge_reports(files)

@@ -40,11 +40,11 @@ from etcdfix.report.saved_report import SavedReport, load_report
 @namespace_options
 @click.option(
     "--from-report", type=FILE, metavar="FILE",
-    help="Instead: everything that a saved report (etcdfix scan -o json) names unreadable.",
+    help="Save every object that this report of etcdfix scan (json) calls unreadable.",
 )  # fmt: skip
 @click.option(
     "--rescued", type=FILE, required=True, metavar="DIR",
-    help="Where the files go. It is made, with mode 0700; an earlier rescue into it goes on.",
+    help="Directory for the files. It is created with mode 0700. An earlier rescue in it goes on.",
 )  # fmt: skip
 @access_options
 @audit_log_option
@@ -59,20 +59,20 @@ def command(
     rescued: Path,
     **options: Any,
 ) -> int:
-    """Save objects that cannot be read from the memory of API servers that still run. Reads only.
+    """Save objects that cannot be read from the memory of running API servers. Reads only.
 
-    An API server that ran when an encryption key was lost still has the objects in memory. A restart, or one deletion
-    of an unreadable object, ends that for good. So restart nothing, delete nothing, and run this first.
+    An API server that ran when an encryption key was lost still holds the objects in memory. A restart ends that, and
+    so does one deletion of an unreadable object. Restart nothing, delete nothing, and run this first.
 
-    Of a RESOURCE everything is saved that does not open in etcd. A KEY, and TYPE/NAME of a built-in type, are asked for
-    without a look into etcd.
+    If you name a RESOURCE, etcdfix saves each of its objects that does not open in etcd. If you name a KEY, or
+    TYPE/NAME of a built-in type, it does not look into etcd first.
 
-    Each server is first asked for a few objects in the ordinary way. If one reads them, only a configuration is wrong,
-    and the command stops. Then each object is asked for, ten a second, until a server gives it as etcd has it. Each
-    answer is one file, mode 0600. THE FILES HOLD THE CONTENTS, those of Secrets too, unmasked. The audit log gets a
-    record first, and the digest of each file. Nothing is written to etcd or to the API.
+    etcdfix asks each server for a few objects in the ordinary way. If a server reads them, only a configuration is
+    wrong, and the command stops. Otherwise it asks for each object, ten a second, until a server returns the version
+    that etcd holds. Each answer is one file with mode 0600. THE FILES HOLD THE CONTENTS, ALSO OF SECRETS. The audit log
+    records the start and the digest of each file. Nothing is written to etcd or to the API.
 
-    You can stop it at any time: what is saved stays, and the same command goes on from there.
+    You can stop the command at any time. Run it again to go on.
     """
     if bool(words) is (from_report is not None):
         raise click.UsageError("name what to save: RESOURCE, TYPE/NAME or KEY, or --from-report FILE")

@@ -104,10 +104,10 @@ class _Root(LazyGroup):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 def cli() -> None:
-    """Find and explain Kubernetes objects in etcd that cannot be read.
+    """Find out which Kubernetes objects in etcd cannot be read, why, and how to get them back.
 
-    Works on a live etcd, a snapshot file, or the SQLite file of k3s; no API server is needed. Only fix, undo,
-    delete and plan --run change what is stored: each key by itself, after a backup and with a record.
+    etcdfix reads a live etcd, a snapshot file, or the SQLite file of k3s, and needs no API server. Only fix, undo,
+    delete and plan --run change what is stored: one key at a time, after a backup and with a record.
 
     etcdfix help options explains the options that commands share.
     """
@@ -191,7 +191,7 @@ def _end_early(ending: EndedEarly) -> int:
         click.echo("interrupted", err=True)
     else:
         # No --timeout counts while a change is made, and what was changed before is told.
-        at_most_told = "what is told as done stays done" if ending.changed else "nothing was changed"
+        at_most_told = "changes reported before that stay" if ending.changed else "nothing was changed"
         say_error(f"{ending.reason}; {at_most_told if ending.by_clock else _what_changed()}")
     return ending.bare_exit_code
 

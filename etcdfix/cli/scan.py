@@ -50,28 +50,28 @@ def _fail_on(_context: click.Context, _parameter: click.Parameter, text: str | N
     type=FILE,
     metavar="REPORT",
     envvar="ETCDFIX_BASELINE",
-    help="An earlier json or jsonl report, - for standard input: what it knows (same key, outcome and value) does not "
-    "count towards the exit code.",
+    help="An earlier report (json or jsonl; - for standard input). A finding with the same key, outcome and value does "
+    "not count towards the exit code.",
 )
 @click.option(
     "--fail-on",
     metavar="OUTCOME[,...]|none",
     callback=_fail_on,
     envvar="ETCDFIX_FAIL_ON",
-    help="Which outcomes make exit codes 1 and 3: decrypt-failure, decode-failure, inconsistent, undetermined.  "
+    help="Outcomes that lead to exit code 1 or 3: decrypt-failure, decode-failure, inconsistent, undetermined.  "
     "[default: all of them]",
 )
 @click.option(
     "--orphans", is_flag=True,
-    help="Instead, list keys that belong to nobody: without owner, CRD, namespace or known resource. None of this is a "
-    "reason to delete anything.",
+    help="Instead, list keys that belong to nobody: no owner, CRD, namespace or known resource. That is no reason "
+    "to delete a key.",
 )  # fmt: skip
 def command(*, baseline: Path | None, fail_on: tuple[Outcome, ...], orphans: bool, **options: Any) -> int:
-    """Examine everything in scope, and report what cannot be read and why. Reads only.
+    """Examine the objects in etcd, and report what cannot be read and why. Reads only.
 
-    Name resources as at kubectl (secrets, po,svc, deploy.apps), objects (TYPE/NAME), key prefixes (they start with /
-    and match whole path segments), or nothing for everything. Without -n it is every namespace. Without --snapshot or
-    --kine a live etcd is read.
+    Name resources as in kubectl (secrets, po,svc, deploy.apps), objects (TYPE/NAME) or key prefixes
+    (/registry/secrets/shop). Without names, etcdfix examines everything, in all namespaces. It reads the live etcd
+    unless you give --snapshot or --kine.
     """
     if orphans:
         return _orphans(options)

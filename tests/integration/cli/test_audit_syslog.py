@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
 from etcdfix.remediation.audit.verify import ChainState, verify
-from etcdfix.remediation.errors import TransactionNotSent
 from tests.support.change_runs import Registry, follow_up
-from tests.support.fixtures import Patch
 from tests.support.syslogs import PlayedSyslog
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
@@ -41,14 +38,3 @@ def test_a_syslog_that_cannot_be_reached(registry: Registry, tmp_path: Path, mor
     assert (ran.out + ran.err).count(said) == 1
     assert (registry.stored(key) is None) is not bool(more)
     assert verify(registry.log).state is ChainState.WHOLE
-
-
-def test_it_is_said_too_where_change_fails(registry: Registry, tmp_path: Path, monkeypatch: Patch) -> None:
-    def not_sent(*_arguments: object) -> NoReturn:
-        raise TransactionNotSent("no endpoint could be reached")
-
-    monkeypatch.setattr("etcdfix.remediation.commit._transact", not_sent)
-    ran = registry.delete(registry.key("shop/broken"), "--audit-syslog", f"{tmp_path}/nothing")
-    assert ran.code != 0
-    assert f"write its head down: {verify(registry.log).head}\n" in ran.err
-    assert ran.err.count("did not take the head of the audit log") == 1

@@ -32,17 +32,6 @@ def put_back(registry: Registry, copy: dict[str, Any]) -> None:
     assert registry.paste(copy["fix"].replace(" --dry-run", "")).code == 0
 
 
-def test_an_earlier_revision_goes_back_as_pasted(registry: Registry) -> None:
-    registry.put("shop/web", WHOLE)
-    key = registry.put("shop/web", CUT)
-    ran = looked(registry, key.decode())
-    assert ran.code == 0
-    assert ran.out.startswith(f"{key.decode()} is unreadable and has a good copy\n")
-    (one,) = copies(registry, key.decode())["objects"]
-    put_back(registry, one["copies"][0])
-    assert registry.stored(key) == WHOLE
-
-
 def test_everything_and_what_was_deleted(registry: Registry) -> None:
     key = registry.put("shop/web", WHOLE)
     registry.etcd.delete(key)
@@ -86,15 +75,6 @@ def test_a_backup_that_the_audit_log_lists(registry: Registry) -> None:
     assert (best["place"], best["doubt"], best["reads"]) == ("backup", "", True)
     put_back(registry, best)
     assert registry.stored(key) == WHOLE
-
-
-def test_an_edited_backup_is_never_good(registry: Registry) -> None:
-    registry.deleted("shop/broken")
-    (backup,) = registry.backups.glob("*.json")
-    backup.write_bytes(backup.read_bytes().replace(b'"version":1', b'"version":2'))
-    ran = looked(registry, registry.key("shop/broken").decode())
-    assert ran.code == 3
-    assert "its bytes are not the ones" in ran.err
 
 
 def test_a_report_names_what_is_looked_for(registry: Registry, tmp_path: Path) -> None:

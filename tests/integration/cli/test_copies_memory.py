@@ -50,25 +50,6 @@ def test_what_a_server_remembers_is_the_best_copy(cluster: LostKeyCluster) -> No
     assert "audit log does not have its digest" in saved["doubt"]
 
 
-def test_a_rescued_file_that_was_changed(cluster: LostKeyCluster) -> None:
-    cluster.rescue("one")
-    (file,) = [path for path in cluster.saved.iterdir() if path.suffix == ".json"]
-    file.write_bytes(file.read_bytes().replace(b"shop", b"shap"))
-    key = cluster.key("shop/one").decode()
-    ran = looked(cluster, key, "--rescued", str(cluster.saved), kubeconfig=False)
-    assert ran.code == 3
-    assert "has another digest" in ran.err
-
-
-def test_a_lost_cache_is_told(cluster: LostKeyCluster) -> None:
-    cluster.p1.lose_cache("secrets")
-    told = copies(cluster, cluster.key("shop/one").decode())
-    (one,) = told["objects"]
-    assert one["copies"] == []
-    (place,) = [place for place in told["places"] if place["place"] == "memory"]
-    assert "memory of the kind" in place["detail"]
-
-
 def test_no_server_answers(cluster: LostKeyCluster) -> None:
     cluster.p1.stop()
     ran = looked(cluster, cluster.key("shop/one").decode())

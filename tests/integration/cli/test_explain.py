@@ -91,11 +91,3 @@ def test_what_was_compacted_is_gone_and_what_stood_then_is_kept(registry: Regist
     told = explained(registry, key, "--history")["history"]
     assert [one["version"] for one in told["writes"]] == [4, 3]
     assert (told["older_versions"], told["compacted_revision"]) == (2, compacted)
-
-
-def test_at_an_older_revision_what_came_later_is_not_there(registry: Registry) -> None:
-    registry.put("shop/web", WHOLE)
-    key = registry.put("shop/web", CUT)
-    oldest = explained(registry, key, "--history")["history"]["writes"][1]["mod_revision"]
-    (only,) = explained(registry, key, "--history", "--revision", str(oldest))["history"]["writes"]
-    assert (only["stands_until"], only["mod_revision"]) == (None, oldest)

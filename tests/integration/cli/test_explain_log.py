@@ -53,17 +53,3 @@ def test_what_is_not_kept_any_more_is_told(logged: Registry) -> None:
     (copy, *_) = report["copies"]
     assert (copy["place"], copy["mod_revision"], copy["same_object"]) == ("log", first, "same")
     assert report["next"]["command"] == copy["fix"]
-
-
-def test_what_is_kept_is_told_once(logged: Registry) -> None:
-    store = EtcdStore(logged.etcd.endpoint)
-    key = logged.key("shop/web")
-    store.put(key, aescbc(secret("web")), mod_revision=0)
-    beat(logged, store, 30)
-    store.close()
-    common = logged.common(reason=None, places=False)
-    ran = logged.run(
-        "explain", key.decode(), "--history", *common, "--in", f"log:{logged.folder}/data/member/wal"
-    )
-    assert ran.code == 0
-    assert "log entry" not in ran.out

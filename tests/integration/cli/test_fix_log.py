@@ -106,25 +106,6 @@ def test_log_that_does_not_show_last_life(registry: Registry, data: Path, tmp_pa
     registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint="--accept unknown-uid")
 
 
-def test_another_life_that_etcd_still_keeps(registry: Registry, data: Path, tmp_path: Path) -> None:
-    """The log ends before it, and etcd has compacted nothing that came later."""
-    key = registry.put("shop/lost", WHOLE)
-    registry.etcd.delete(key)
-    write_on(registry)
-    registry.etcd.compact()
-    write_on(registry, 7)
-    copied = tmp_path / "copy" / "member"
-    shutil.copytree(data / "member", copied)
-    given = (key, f"log:{copied / 'wal'}", "--accept", "unknown-cluster")
-    ran = registry.put_back(*given, "--dry-run")
-    assert ran.code == 0, ran.err
-    registry.etcd.put(key, BROKEN)
-    registry.etcd.delete(key)
-    with registry.untouched():
-        ran = registry.put_back(*given)
-    registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint="--accept unknown-uid")
-
-
 def entry_of(registry: Registry, data: Path) -> int:
     ran = from_wal(registry, data, UNKNOWN_UID, "--dry-run")
     (line,) = (line for line in ran.err.splitlines() if line.startswith("From"))
@@ -145,13 +126,6 @@ def test_an_entry_by_its_index(registry: Registry, data: Path) -> None:
     assert registry.stored(key) == WHOLE
 
 
-def test_a_deletion_is_no_value(registry: Registry, data: Path) -> None:
-    lose(registry, deleted=True)
-    entry = entry_of(registry, data)
-    ran = from_wal(registry, data, UNKNOWN_UID, entry=f"#{entry + 1}")
-    registry.refused(ran, "a deletion: it holds no value", hint="explain")
-
-
 def test_the_newest_of_the_object_that_is_there(registry: Registry, data: Path) -> None:
     """Another object's value is newer in the log; the present one is known by a revision that etcd keeps."""
     key = registry.put("shop/lost", aescbc(secret("lost").replace(UID, OTHER_UID)))
@@ -163,35 +137,6 @@ def test_the_newest_of_the_object_that_is_there(registry: Registry, data: Path) 
     assert ran.code == 0, ran.err
     assert "Proof  it " in ran.err
     assert registry.stored(key) == WHOLE
-
-
-def test_a_certain_write_of_the_generation_before(registry: Registry, data: Path) -> None:
-    """It is of the object that was deleted; of the one that was made since, and is broken, nothing tells the uid."""
-    key = registry.put("shop/lost", WHOLE)
-    registry.etcd.delete(key)
-    lose(registry, first=BROKEN)
-    with registry.untouched():
-        ran = from_wal(registry, data)
-    registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint="--accept unknown-uid")
-    ran = from_wal(registry, data, UNKNOWN_UID, "--dry-run")
-    assert ran.code == 0, ran.err
-
-
-def test_only_another_object_is_in_the_log(registry: Registry, data: Path) -> None:
-    key = registry.put("shop/lost", aescbc(secret("lost").replace(UID, OTHER_UID)))
-    registry.etcd.delete(key)
-    registry.etcd.put(key, BROKEN)
-    registry.etcd.put(registry.key("shop/good-1"), aescbc(secret("good-1")))
-    with registry.untouched():
-        ran = from_wal(registry, data)
-    assert ran.code == 4, ran
-    assert registry.stored(key) == BROKEN
-
-
-def test_a_key_that_the_log_does_not_know(registry: Registry, data: Path) -> None:
-    with registry.untouched():
-        ran = from_wal(registry, data, UNKNOWN_UID, name="shop/never")
-    registry.refused(ran, "holds no copy of", hint="explain")
 
 
 def test_a_log_without_its_database(registry: Registry, data: Path, tmp_path: Path) -> None:

@@ -57,38 +57,14 @@ def test_refused_deletion_names_repair_that_is_recorded_there(registry: Registry
     assert not nowhere_else.exists()
 
 
-def test_the_ways_out_that_a_deletion_shows(registry: Registry) -> None:
-    key = registry.put("shop/web", WHOLE)
-    registry.put("shop/web", WHOLE[:-3])
-    shown = registry.delete(key, "--dry-run").err
-    restore = commands(shown, "fix")
-    assert restore
-    for words in restore:
-        assert places(words) == expected(registry)
-    for words in commands(shown, "copies"):
-        assert places(words) == expected(registry)
-    without = registry.delete(key, "--dry-run", places=False)
-    assert not [words for words in commands(without.err, "fix") if places(words)]
-
-
-def test_an_undo_names_each_place_once(registry: Registry) -> None:
-    key = registry.put("shop/trailing", REPAIRABLE)
-    (repaired,) = commands(registry.put_back(key, "bit", "--accept", "newer-than-known").out, "undo")
-    assert places(repaired) == expected(registry)
-    deleted = registry.delete(registry.key("shop/broken"))
-    (undo,) = commands(deleted.out, "undo")
-    assert places(undo) == {"--audit-log": [str(registry.log)]}
-
-
-@pytest.mark.parametrize("told", ["options", "variables", "both"])
+@pytest.mark.parametrize("told", ["options", "variables"])
 def test_what_copies_says_to_put_back(
     registry: Registry, monkeypatch: Patch, nowhere_else: Path, told: str
 ) -> None:
     registry.put("shop/web", WHOLE)
     key = registry.put("shop/web", WHOLE[:-3])
     if told != "options":
-        other = registry.folder if told == "both" else registry.backups
-        monkeypatch.setenv("ETCDFIX_BACKUP_DIR", str(other))
+        monkeypatch.setenv("ETCDFIX_BACKUP_DIR", str(registry.backups))
         monkeypatch.setenv("ETCDFIX_AUDIT_LOG", str(registry.log))
     words = registry.common(reason=None, places=told != "variables")
     ran = registry.run("copies", key.decode(), *words, "-o", "json")

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import base64
-from pathlib import Path
 
 import pytest
 
-from etcdfix.remediation.errors import UnsafePlace
 from tests.support.change_runs import ACKNOWLEDGED, BROKEN, Registry
-from tests.support.fixtures import Patch
 
 pytestmark = pytest.mark.etcd
 
@@ -46,25 +43,3 @@ def test_a_dry_run_without_its_backup_directory_begins_no_log(registry: Registry
         assert ran.code == 4
         assert "missing does not exist" in ran.err
         assert list(registry.log.parent.iterdir()) == []
-
-
-def test_what_is_put_where_nothing_is_needs_no_backup_directory(
-    registry: Registry, monkeypatch: Patch
-) -> None:
-    """The default one would not last."""
-
-    def refuses(path: Path, *, named: bool) -> tuple[str, ...]:
-        if not named:
-            raise UnsafePlace(f"directory {path}: is on tmpfs", path=path)
-        return ()
-
-    backup = registry.deleted()
-    monkeypatch.setenv("XDG_STATE_HOME", str(registry.folder / "state"))
-    monkeypatch.setattr("etcdfix.remediation.places.default_directory", lambda: registry.folder / "nowhere")
-    monkeypatch.setattr("etcdfix.remediation.places.lasting_warnings", refuses)
-    common = [*registry.common(places=False, configured=False), "--audit-log", str(registry.log)]
-    for arguments in (["--dry-run"], []):
-        ran = registry.run("undo", str(backup.path), "--yes", *arguments, *common)
-        assert ran.code == 0, ran.err
-    assert registry.stored(registry.key("shop/broken")) == BROKEN
-    assert not (registry.folder / "nowhere").exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -16,8 +15,8 @@ from etcdfix.remediation.audit.record import Record, Verb
 from etcdfix.remediation.audit.verify import read_records
 from etcdfix.testing.servers import EtcdServer
 from tests.support.audit_logs import LOST, audit, entry, own_directory, subject
-from tests.support.encoders import aesgcm_body
 from tests.support.fixtures import Captured
+from tests.support.objects import namespace_object
 
 
 @pytest.fixture
@@ -25,16 +24,8 @@ def path(tmp_path: Path) -> Path:
     return own_directory(tmp_path / "log") / "audit.jsonl"
 
 
-def _namespace(uid: str) -> bytes:
-    namespace = {
-        "kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "kube-system", "uid": uid}, "spec": {},
-        "status": {},
-    }  # fmt: skip
-    return json.dumps(namespace).encode()
-
-
 def _cluster(etcd: EtcdServer, prefix: bytes) -> None:
-    etcd.put(prefix + b"namespaces/kube-system", _namespace("d4c1"))
+    etcd.put(prefix + b"namespaces/kube-system", namespace_object("kube-system", uid="d4c1"))
 
 
 def _open_intent(path: Path, key: bytes, mod_revision: int, **changes: object) -> Record:
@@ -129,30 +120,3 @@ def test_settle_refuses_another_cluster_and_does_the_rest(
     code, out, _ = settle("-o", "json")
     assert code == 4
     assert [(item["sequence"], item["outcome"]) for item in json.loads(out)["intents"]] == [(1, "refused")]
-
-
-@pytest.mark.etcd
-def test_settle_reads_an_encrypted_namespace(
-    etcd: EtcdServer, prefix: bytes, path: Path, settle: Settle, tmp_path: Path
-) -> None:
-    secret = bytes(range(32))
-    keys = [{"name": "k1", "secret": base64.b64encode(secret).decode()}]
-    config = {
-        "apiVersion": "apiserver.config.k8s.io/v1",
-        "kind": "EncryptionConfiguration",
-        "resources": [{"resources": ["namespaces"], "providers": [{"aesgcm": {"keys": keys}}]}],
-    }
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    key = prefix + b"namespaces/kube-system"
-    etcd.put(key, b"k8s:enc:aesgcm:v1:k1:" + aesgcm_body(_namespace("d4c1"), secret, bytes(12), key))
-    _gone(etcd, path, prefix + b"secrets/shop/db")
-    assert settle()[0] == 4
-    assert settle("--encryption-config", str(tmp_path / "config.json"))[0] == 0
-
-
-def test_settle_needs_a_live_etcd(capfd: Captured, path: Path) -> None:
-    _open_intent(path, b"/registry/secrets/shop/db", 1)
-    written = path.read_bytes()
-    code, _, _ = audit(capfd, "settle", path, "--endpoints", "127.0.0.1:1", "--dial-timeout", "200ms")
-    assert code == 5
-    assert path.read_bytes() == written

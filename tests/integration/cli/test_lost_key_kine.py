@@ -9,43 +9,18 @@ from typing import Any
 
 import pytest
 
-from etcdfix.sources.kine import KineSource
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.text.commands import ACKNOWLEDGEMENT
-from tests.support.apiserver import TOKEN, Request
 from tests.support.fixtures import Captured
 from tests.support.healing import LostKeyKineCluster, lost_key_kine_cluster
 
 pytestmark = pytest.mark.usefixtures("no_variables")
-ANNOTATED = {"metadata": {"annotations": {"etcdfix.io/fixed-at": "now"}}}
 
 
 @pytest.fixture
 def cluster(tmp_path: Path, capfd: Captured, authority: CertificateAuthority) -> Iterator[LostKeyKineCluster]:
     with lost_key_kine_cluster(tmp_path, capfd, authority) as cluster:
         yield cluster
-
-
-def asked(cluster: LostKeyKineCluster, method: str, path: str, body: Any = None) -> Any:
-    data = b"" if body is None else json.dumps(body).encode()
-    kind = "application/merge-patch+json"
-    answer = cluster.p1.answer(Request(method, path, data, f"Bearer {TOKEN}", content_type=kind))
-    assert answer.status == 200
-    return json.loads(answer.body)
-
-
-def test_scan_finds_what_is_lost(cluster: LostKeyKineCluster) -> None:
-    with cluster.unwritten(), cluster.untouched():
-        report = json.loads(cluster.report().read_text())
-    assert report["source"]["type"] == "kine"
-    assert report["source"]["kube_system_uid"] == cluster.p1.uid
-    assert [finding["key"] for finding in report["findings"]] == [key.decode() for key in cluster.keys]
-    assert {(f["outcome"], f["cause"]) for f in report["findings"]} == {
-        ("decrypt-failure", "key-name-missing")
-    }
-    assert {f["mod_revision"] for f in report["findings"]} == {
-        cluster.stored_value(key).mod_revision for key in cluster.keys
-    }
 
 
 def rescued(cluster: LostKeyKineCluster) -> list[dict[str, Any]]:
@@ -56,44 +31,6 @@ def rescued(cluster: LostKeyKineCluster) -> list[dict[str, Any]]:
     assert ran.code == 0, ran.err
     cluster.shows_nothing(ran)
     return list(json.loads(ran.out)["objects"])
-
-
-def test_rescue_saves_what_does_not_open(cluster: LostKeyKineCluster) -> None:
-    with cluster.unwritten(), cluster.untouched():
-        said = {one["key"]: (one["state"], one["mod_revision"]) for one in rescued(cluster)}
-    assert said == {key.decode(): ("saved", cluster.stored_value(key).mod_revision) for key in cluster.keys}
-    assert cluster.p1.methods == {"GET"}
-
-
-def test_copies_finds_them_in_memory_and_where_they_were_saved(cluster: LostKeyKineCluster) -> None:
-    rescued(cluster)
-    words = ["--kubeconfig", str(cluster.kubeconfig), "--rescued", str(cluster.saved), "-o", "json"]
-    with cluster.unwritten(), cluster.untouched():
-        ran = cluster.run("copies", *words, *cluster.common(reason=None))
-    cluster.shows_nothing(ran)
-    assert cluster.p1.methods == {"GET"}
-    objects = json.loads(ran.out)["objects"]
-    assert [one["key"] for one in objects] == [key.decode() for key in cluster.keys]
-    for one in objects:
-        assert {(copy["place"], copy["doubt"], copy["mod_revision"]) for copy in one["copies"]} == {
-            ("memory", "", one["mod_revision"]), ("object", "", one["mod_revision"]),
-        }  # fmt: skip
-
-
-def test_the_file_is_read_again_around_a_patch(cluster: LostKeyKineCluster) -> None:
-    key, path = cluster.key("shop/one"), "/api/v1/namespaces/shop/secrets/one"
-    with KineSource(cluster.store.path) as before:
-        asked(cluster, "PATCH", path, ANNOTATED)
-        with before.again() as after:
-            old, new = before.get(key), after.get(key)
-            assert old is not None
-            assert new is not None
-            assert new.mod_revision == after.revision == cluster.store.revision() > old.mod_revision
-            assert new.create_revision == old.create_revision
-            assert old.value.startswith(b"k8s:enc:aescbc:v1:key1:")
-            assert new.value.startswith(b"k8s:enc:aescbc:v1:key2:")
-            assert after.before(key, new.mod_revision) == old
-    assert asked(cluster, "GET", path)["metadata"]["resourceVersion"] == str(new.mod_revision)
 
 
 def test_a_run_over_a_plan_has_the_api_server_write_all_of_them(cluster: LostKeyKineCluster) -> None:

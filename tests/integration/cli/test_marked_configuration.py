@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import yaml
 
 from etcdfix.cli.root import run
 from etcdfix.model.rules import Rule
@@ -28,18 +27,6 @@ def merged(registry: Registry, *, deployed: bool = True) -> Path:
     words = ["--output-file", str(found), "--audit-log", str(registry.log)]
     assert run(["encryption", "merge", *map(str, files), *words]) == 0
     return found
-
-
-def as_it_is(text: bytes) -> bytes:
-    return text
-
-
-def as_json(text: bytes) -> bytes:
-    return json.dumps(yaml.safe_load(text)).encode()
-
-
-def without_comments(text: bytes) -> bytes:
-    return b"\n".join(line for line in text.split(b"\n") if not line.lstrip().startswith(b"#"))
 
 
 def indented(text: bytes) -> bytes:
@@ -78,52 +65,9 @@ def test_before_api_servers_write_with_it_nothing_is_changed_by_it(registry: Reg
     assert registry.delete(key, "--accept", "undeployed-write-key").code == 0
 
 
-@pytest.mark.parametrize("change", [as_json, without_comments])
-def test_without_its_mark_nothing_is_sealed_by_it_either(
-    registry: Registry, change: Callable[[bytes], bytes]
-) -> None:
-    old = registry.put("shop/old", aescbc(secret("old"), b"x" * 32, "key3"))
-    newest(registry)
-    candidate = registry.folder / "candidate.yaml"
-    candidate.write_bytes(configuration_yaml(provider("aescbc", key3=b"x" * 32), IDENTITY))
-    registry.config.write_bytes(change(merged(registry, deployed=False).read_bytes()))
-    with registry.untouched():
-        registry.refused(
-            registry.put_back(old, f"candidate:{candidate}"), UNDEPLOYED, hint="undeployed-write-key"
-        )
-
-
 def test_once_api_servers_write_with_it_changes_are_made_by_it(registry: Registry) -> None:
     newest(registry)
     registry.config.write_bytes(merged(registry).read_bytes())
     ran = registry.delete(registry.key("shop/broken"))
     assert ran.code == 0, ran.err
     assert registry.undo(registry.kept()[-1].path).code == 0
-
-
-def test_our_own_write_is_no_proof(registry: Registry) -> None:
-    newest(registry)
-    key = registry.key("shop/broken")
-    registry.config.write_bytes(merged(registry, deployed=False).read_bytes())
-    old = registry.put("shop/old", aescbc(secret("old"), b"x" * 32, "key3"))
-    candidate = registry.folder / "candidate.yaml"
-    candidate.write_bytes(configuration_yaml(provider("aescbc", key3=b"x" * 32), IDENTITY))
-    ran = registry.put_back(old, f"candidate:{candidate}", "--accept", "undeployed-write-key")
-    assert ran.code == 0, ran.err
-    with registry.untouched():
-        assert UNDEPLOYED in registry.delete(key).err
-
-
-def test_it_may_be_the_candidate(registry: Registry) -> None:
-    old = registry.put("shop/old", aescbc(secret("old"), KEY_2, "key2"))
-    newest(registry)
-    ran = registry.put_back(old, f"candidate:{merged(registry)}")
-    assert ran.code == 0, ran.err
-
-
-def test_it_serves_for_looking(registry: Registry) -> None:
-    old = registry.put("shop/old", aescbc(secret("old"), KEY_2, "key2"))
-    registry.config.write_bytes(merged(registry).read_bytes())
-    ran = registry.run("scan", old.decode(), *registry.common(places=False, reason=None))
-    assert ran.code == 0
-    assert "was made by etcdfix encryption merge: nothing is changed by it before" in ran.err

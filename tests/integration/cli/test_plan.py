@@ -84,26 +84,13 @@ def test_commands_work_once_flags_are_added_that_plan_names(registry: Registry, 
         assert ran.code == 0, (entry.name, ran.err)
 
 
-@pytest.mark.parametrize("name", ["a[1]", "a*b", "what?", "sp ace", "q'uo\"te", "$(reboot)", "new\nline"])
+@pytest.mark.parametrize("name", ["q'uo\"te $(reboot)*[1]?", "new\nline"])
 def test_a_command_names_its_key_whatever_that_looks_like(registry: Registry, name: str) -> None:
     registry.etcd.delete(registry.key("shop/broken"))
     registry.put(f"shop/{name}", BROKEN)
     (entry,) = planned(registry).entries
     ran = paste(registry, entry)
     assert ran.code == 0, ran.err
-
-
-def test_a_plan_of_an_old_revision_is_named_in_no_command(registry: Registry) -> None:
-    revision = registry.etcd.revision()
-    registry.put("shop/later", secret("later"))
-    plan = planned(registry, "--revision", str(revision))
-    assert plan.source.revision == revision
-    assert not plan.newest
-    assert [entry.name for entry in plan.entries] == ["broken"]
-    assert "--plan" not in plan.entries[0].command
-    newest = planned(registry)
-    assert newest.newest
-    assert "--plan" in newest.entries[0].command
 
 
 def test_a_plan_opens_as_few_watches_as_a_scan(registry: Registry, monkeypatch: Patch) -> None:

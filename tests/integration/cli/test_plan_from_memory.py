@@ -98,20 +98,3 @@ def test_what_is_not_as_it_was_reviewed_is_not_written(
     assert ran.code == 4, ran
     assert ("the plan has it as" if differs == "cause" else "; the plan has") in ran.err
     assert cluster.patches() == []
-
-
-def test_what_was_written_since_it_was_reviewed_is_left(cluster: LostKeyCluster) -> None:
-    """By somebody else, who saved it again since: the reviewer saw another write."""
-    decided(cluster, "--rescued", str(cluster.saved))
-    key = cluster.key("shop/one")
-    cluster.place(key, cluster.stored_value(key).value)
-    with cluster.unwritten():
-        ran = work(cluster)
-    assert ran.code == 4, ran
-    assert "; the plan has" in ran.err
-
-
-def test_what_was_written_since_it_was_rescued_is_left(cluster: LostKeyCluster) -> None:
-    key = cluster.key("shop/one")
-    cluster.place(key, cluster.stored_value(key).value)
-    assert decided(cluster, "--rescued", str(cluster.saved))["one"] == ("leave", "")

@@ -12,7 +12,7 @@ import pytest
 from etcdfix.testing.servers import EtcdServer
 from tests.support.change_runs import Ran, Registry
 from tests.support.fixtures import Captured
-from tests.support.objects import KEY_2, aescbc, config_map, namespace_object, secret
+from tests.support.objects import KEY_2, aescbc, config_map, secret
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
@@ -48,16 +48,6 @@ def put_back(registry: Registry, command: str) -> None:
     assert registry.stored(registry.key("shop/broken")) == WHOLE
 
 
-def test_a_scan(registry: Registry) -> None:
-    finding = scanned(registry)
-    first = finding["remedies"][0]
-    assert first["action"].startswith("Put back revision ")
-    (told,) = [one for one in finding["evidence"] if one["check"] == "earlier-revision"]
-    assert told["result"] == "readable"
-    assert registry.paste(first["command"]).code == 0
-    assert registry.stored(registry.key("shop/broken")) == CUT
-
-
 def test_where_many_fail_the_first_lines_save_what_could_not_be_written_over(registry: Registry) -> None:
     """A change of one value is refused there, and the next command of a scan has to work as pasted."""
     for number in range(12):
@@ -78,27 +68,6 @@ def test_other_commands(registry: Registry, command: str) -> None:
     )
     (shown,) = fixes(ran.out + ran.err)
     put_back(registry, shown)
-
-
-def test_a_namespace(registry: Registry) -> None:
-    registry.put("shop", namespace_object("shop", "u-4"), "namespaces")
-    (shown,) = fixes(looked(registry, "namespace", "shop").out)
-    plan = json.loads(looked(registry, "namespace", "shop", "-o", "json").out)["plan"]
-    verbs = [step["command"].split()[1] for step in plan if step["command"].startswith("etcdfix")]
-    assert verbs.index("fix") < verbs.index("delete")
-    assert registry.paste(shown).code == 0
-
-
-def test_a_refused_deletion_names_every_way_out(registry: Registry) -> None:
-    key = registry.put("shop", namespace_object("shop", "u-4"), "namespaces")
-    registry.etcd.put(key, namespace_object("shop", "u-4")[:-3])
-    other = registry.put("shop/other", aescbc(secret("other")))
-    registry.etcd.put(other, aescbc(secret("other"), KEY_2))
-    for refused in (key, other):
-        ran = registry.delete(refused)
-        assert ran.code == 4
-        (_, ways) = ran.err.split("every way out: etcdfix explain ")
-        assert f" {refused.decode()} " in ways
 
 
 def planned(registry: Registry) -> dict[str, Any]:
@@ -139,16 +108,3 @@ def test_nothing_is_claimed_that_does_not_read(registry: Registry) -> None:
     assert not any(remedy["verb"] in {"fix", "save"} for remedy in finding["remedies"])
     unread = looked(registry, "scan", registry.key("shop/broken").decode(), configured=False)
     assert "earlier revision" not in unread.out
-
-
-def test_a_snapshot_shows_it(registry: Registry) -> None:
-    saved = registry.folder / "saved.db"
-    registry.etcd.etcdctl("snapshot", "save", str(saved))
-    where = ["--snapshot", str(saved), "--etcd-prefix", registry.prefix]
-    given = [*where, "--encryption-config", str(registry.config), "-o", "json"]
-    (finding,) = json.loads(registry.run("scan", *given).out)["findings"]
-    way = finding["remedies"][0]
-    assert way["action"].startswith("On the live etcd, put back")
-    told = json.loads(registry.run("explain", registry.key("shop/broken").decode(), *given).out)
-    assert told["next"] == way
-    put_back(registry, f"{way['command']} --endpoints {registry.endpoints}")

@@ -96,32 +96,19 @@ def test_the_nightly_scan_of_this_user_is_complete(
 
 REFUSED = (
     "put /registry/secrets/shop/web x",
-    "put /elsewhere/new x",
-    "del /registry/secrets/shop/web",
     "del --prefix /registry/",
-    "get /elsewhere/of-another-program",
     "get --prefix /",
     "role grant-permission etcdfix readwrite --prefix=true /",
-    "user add --interactive=false another --new-user-password=x",
-    "auth disable",
     "member add another --peer-urls=http://127.0.0.1:1",
     "defrag",
+    "snapshot save FILE",
 )
 
 
-@pytest.fixture
-def by_hand(guarded: EtcdServer, files: ClientFiles) -> EtcdServer:
-    return EtcdServer(guarded.endpoint, guarded.kind, guarded._ctl, tls=files)
-
-
-@pytest.mark.parametrize("words", REFUSED)
-def test_etcd_refuses_this_user(by_hand: EtcdServer, guarded: EtcdServer, words: str) -> None:
+def test_etcd_refuses_this_user(guarded: EtcdServer, files: ClientFiles, tmp_path: Path) -> None:
     before = guarded.revision()
-    with pytest.raises(AssertionError, match="permission denied"):
-        by_hand.etcdctl(*words.split())
+    by_hand = EtcdServer(guarded.endpoint, guarded.kind, guarded._ctl, tls=files)
+    for words in REFUSED:
+        with pytest.raises(AssertionError, match="permission denied"):
+            by_hand.etcdctl(*words.replace("FILE", str(tmp_path / "all.db")).split())
     assert guarded.revision() == before
-
-
-def test_nor_may_it_take_a_snapshot(by_hand: EtcdServer, tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="permission denied"):
-        by_hand.etcdctl("snapshot", "save", tmp_path / "all.db")

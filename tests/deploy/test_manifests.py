@@ -1,17 +1,17 @@
-"""The manifests of docs/deploy: they keep to the published schemas, and may do no more than they must."""
+"""The manifests and the Containerfile of docs/deploy: they keep to the schemas, and do no more than they must."""
 
 from __future__ import annotations
 
-from typing import Any
+import re
+import tomllib
 
 import click
 import kubernetes_validate
 import pytest
 
-from etcdfix.cli.look import ExitCode
 from etcdfix.cli.root import cli
 from etcdfix.sources.connection import parse_timeout
-from tests.support.kubelet import DEPLOY, MANIFESTS, Manifest, documents, job_spec, pods, the_only
+from tests.support.kubelet import DEPLOY, MANIFESTS, REPOSITORY, Manifest, documents, job_spec, pods, the_only
 
 OLDEST, NEWEST = "1.29", "1.37"  # 1.29 is the first with backoffLimitPerIndex without a feature gate
 PODS = [pytest.param(document, template, id=name) for name, document, template in pods()]
@@ -100,30 +100,6 @@ def test_a_scan_ends_by_itself_before_its_job_is_ended(name: str) -> None:
     assert (1 + again) * seconds < spec["activeDeadlineSeconds"]
 
 
-def rules(name: str) -> dict[str, Any]:
-    (document,) = documents(DEPLOY / name)
-    spec = job_spec(document)
-    found = {rule["action"]: rule for rule in spec["podFailurePolicy"]["rules"]}
-    assert found.pop("Ignore")["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
-    return {
-        action: (rule["onExitCodes"]["operator"], rule["onExitCodes"]["values"])
-        for action, rule in found.items()
-        if rule["onExitCodes"]["containerName"] == spec["template"]["spec"]["containers"][0]["name"]
-    }
-
-
-def test_what_looking_again_cannot_mend_is_not_tried_again() -> None:
-    wrong = [ExitCode.USAGE, ExitCode.SOURCE]
-    assert rules("clusters.yaml") == {"FailIndex": ("In", wrong)}
-    assert rules("nightly.yaml") == {"FailJob": ("In", [ExitCode.FINDINGS, ExitCode.USAGE])}
-
-
-# The page's commands, a second time
-
-
-# Many clusters
-
-
 def of_network(name: str) -> Manifest:
     (found,) = (p for p in documents(DEPLOY / "network-policy.yaml") if p["metadata"]["name"] == name)
     spec: Manifest = found["spec"]
@@ -145,3 +121,26 @@ def test_nothing_is_reached_but_etcd_and_that_by_the_nightly_scan_alone() -> Non
     nightly = the_only(DEPLOY / "nightly.yaml", "CronJob")
     arguments = job_spec(nightly)["template"]["spec"]["containers"][0]["args"]
     assert f"--endpoints=https://{address}:2379" in arguments
+
+
+LOCKS = {"docs/release/build-requirements.txt", "docs/release/requirements.txt"}
+
+
+def test_all_that_is_installed_is_pinned_by_its_digest() -> None:
+    lines = [line for line in (DEPLOY / "Containerfile").read_text().splitlines() if not line.startswith("#")]
+    commands = re.split(r"&&|;|\||\n", re.sub(r" *\\\n *", " ", "\n".join(lines)))
+    taking = [
+        set(command.split()) for command in commands if re.search(r"\b(install|download|wheel)\b", command)
+    ]
+    for words in taking:
+        if "-r" in words:
+            assert "--require-hashes" in words
+            assert words & LOCKS
+        else:  # from no index: what was copied, or built before
+            assert {"--no-deps", "--no-index"} <= words
+            assert "." not in words or "--no-build-isolation" in words
+    assert set().union(*taking) >= LOCKS
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    assert project["build-system"]["requires"] == ["hatchling"]
+    locked = (REPOSITORY / "docs/release/build-requirements.txt").read_text()
+    assert re.search("^hatchling==", locked, re.MULTILINE)

@@ -105,30 +105,6 @@ def test_the_advice_begins_with_a_member_that_has_the_readable_copy(
     assert run(["scan", "--snapshot", str(tmp_path / "good.db"), "--no-encryption", EDITED]) == 0
 
 
-def test_a_snapshot_and_what_is_there_now(
-    differing: EtcdMembers, capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    server, saved = differing.server("member-0"), tmp_path / "saved.db"
-    server.etcdctl("snapshot", "save", str(saved))
-    code, report = compare(differing, capfd, "--with-snapshot", str(saved))
-    assert (code, report["mode"], report["differing"]) == (0, "sources", 0)
-    server.put(b"/registry/secrets/shop/s-000", broken("s-000"))
-    server.put(b"/registry/secrets/shop/s-new", objects.secret("s-new"))
-    server.delete(b"/registry/secrets/shop/s-001")
-    code, report = compare(differing, capfd, "--with-snapshot", str(saved))
-    assert code == 1
-    assert [(row["name"], row["change"]) for row in report["differences"]] == [
-        ("s-000", "unreadable-now"), ("s-001", "removed"), ("s-new", "added"),
-    ]  # fmt: skip
-    scan, get = (shlex.split(remedy["command"])[1:] for remedy in report["advice"][:2])
-    assert run(scan) == 1
-    assert run(get) == 0
-    capfd.readouterr()
-    # The odd member alone: a copy that differs at one revision is no change.
-    code, report = compare(differing, capfd, "--with-snapshot", str(saved), EDITED, first=ODD)
-    assert [row["change"] for row in report["differences"]] == ["unreadable-now"]
-
-
 def test_a_member_that_does_not_answer_is_told(
     differing: EtcdMembers, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,7 +8,6 @@ import json
 import os
 import pty
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -21,8 +20,8 @@ from typing import Any
 import pytest
 
 from etcdfix.testing.servers import EtcdServer
-from etcdfix.wire.etcd import WATCH, message
-from tests.support.collecting import ALPHA, REPOSITORY
+from etcdfix.wire.etcd import message
+from tests.support.collecting import REPOSITORY
 from tests.support.etcd_proxy import RANGE, EtcdProxy
 from tests.support.job_runs import process_of, stop_process
 
@@ -83,106 +82,26 @@ def stops(full: EtcdServer, proxy: EtcdProxy) -> Iterator[EtcdProxy]:
 
 
 def test_a_scan_of_an_etcd_that_is_stopped_midway(stops: EtcdProxy) -> None:
-    began = time.monotonic()
     code, out, err = finish(start("scan", "-o", "json", "--endpoints", stops.endpoint, *LIMITS))
-    assert time.monotonic() - began < 25
     document = json.loads(out)
     assert code == 3
     assert not document["complete"]
     assert 0 < document["summary"]["keys"] < MANY
-    lines = err.splitlines()
-    assert [line for line in lines if line.endswith(", trying again")][2:] == []
-    assert sum(line.endswith(", trying again") for line in lines) == 2
+    assert sum(line.endswith(", trying again") for line in err.splitlines()) == 2
     (reason,) = document["incomplete_reasons"]
-    told = re.fullmatch(
-        rf"lost after key /registry/configmaps/shop/\d+: {stops.endpoint}: no answer for ([0-9.]+) s, "
-        "to 3 requests in a row",
-        reason,
-    )
+    told = re.search(r"lost after key /registry/configmaps/shop/\d+: .* no answer for ([0-9.]+) s", reason)
     assert told is not None, reason
     # The page, a sign of life, and two more: half a second each.
     assert 1.9 < float(told[1]) < 6
 
 
-@pytest.mark.parametrize(
-    "arguments", [["get", "configmaps", "-n", "shop", "-o", "yaml"], ["scan", "--orphans"]]
-)
-def test_other_readers_of_an_etcd_that_is_stopped_midway(stops: EtcdProxy, arguments: list[str]) -> None:
-    code, _out, err = finish(start(*arguments, "--endpoints", stops.endpoint, *LIMITS))
-    assert code == 3, err
-    assert "no answer for" in err
-
-
-@pytest.mark.parametrize("command", ["scan", "explain", "copies"])
-def test_an_etcd_that_is_stopped_while_it_is_watched(
-    full: EtcdServer, proxy: EtcdProxy, reported: Path, command: str
-) -> None:
-    """A watch waits for what happens; it does not wait for a server that does not answer anything any more."""
-    pid, stopped, key = process_of(full), threading.Event(), "/registry/configmaps/shop/0000x"
-
-    def stop(path: str, _first: bytes) -> None:
-        if path == WATCH.path:
-            stopped.set()
-            stop_process(pid)
-
-    full.compact()
-    proxy.before = stop
-    began = time.monotonic()
-    try:
-        code, _out, err = finish(
-            start(command, key, "--no-encryption", "--endpoints", proxy.endpoint, *LIMITS), 60
-        )
-    finally:
-        os.kill(pid, signal.SIGCONT)
-    assert stopped.is_set()
-    assert time.monotonic() - began < 30
-    assert code in {3, 5} or command == "scan", err
-    assert re.search(r"no answer for [0-9.]+ s, to 3 requests in a row", err) or command == "scan"
-    assert "nothing is stored" not in err
-
-
-def test_a_time_out_of_the_whole(stops: EtcdProxy) -> None:
-    began = time.monotonic()
-    code, out, err = finish(
-        start(
-            "scan", "-o", "json", "--endpoints", stops.endpoint, "--command-timeout", "50s", "--timeout", "4s"
-        )
-    )
-    assert time.monotonic() - began < 30
-    assert code == 3
-    document = json.loads(out)
-    assert not document["complete"]
-    assert document["incomplete_reasons"] == ["ended by --timeout 4s before the end"]
-    assert "NOTHING WAS EXAMINED" not in err
-
-
 def test_a_time_out_before_anything_was_read(proxy: EtcdProxy) -> None:
-    proxy.before = lambda path, _first: time.sleep(4) if path == RANGE else None
-    for command in (["scan"], ["scan", "--orphans"], ["delete", "/registry/configmaps/shop/0001", "--reason", "x",
+    proxy.before = lambda path, _first: time.sleep(3) if path == RANGE else None
+    for command in (["scan"], ["delete", "/registry/configmaps/shop/0001", "--reason", "x",
                     "--ignore-store-read-error-with-cluster-breaking-potential"]):  # fmt: skip
         code, out, err = finish(start(*command, "--endpoints", proxy.endpoint, "--timeout", "1500ms"))
         assert (code, out) == (5, "")
         assert err.splitlines()[-1] == "etcdfix: ended by --timeout 1500ms; nothing was changed"
-
-
-@pytest.mark.thorough
-def test_no_room_for_an_answer(start_local_etcd: Callable[..., EtcdServer]) -> None:
-    """gRPC's thread dies of a MemoryError then, so that nobody is told how the request ended; it hung for ever."""
-    room = 200 << 20
-    value = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"%02d"},"data":{"x":"%s"}}'
-    server = start_local_etcd()
-    for n in range(60):
-        server.put_all([(BELOW + b"shop/%02d" % n, value % (n, b"x" * 700_000))])
-    scan = start(
-        "scan", "-o", "name", "--endpoints", server.endpoint, *LIMITS,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (room, room)),
-    )  # fmt: skip
-    code, out, err = finish(scan, 40)
-    assert code in {0, 3, 5, -signal.SIGABRT}, "what ends itself in gRPC's C code cannot be caught"
-    if code in {3, 5}:
-        assert out == ""
-        assert "the system gives this process " in err
-        assert len(err.splitlines()) <= 2
 
 
 @pytest.fixture
@@ -198,19 +117,15 @@ def slow(proxy: EtcdProxy) -> Iterator[tuple[EtcdProxy, threading.Event]]:
     go.set()
 
 
-SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-@pytest.mark.parametrize(("number", "expected"), SIGNALS)
+@pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_gives_the_partial_report(
-    slow: tuple[EtcdProxy, threading.Event], tmp_path: Path, number: signal.Signals, expected: int, jobs: int
+    slow: tuple[EtcdProxy, threading.Event], tmp_path: Path, number: signal.Signals, expected: int
 ) -> None:
     proxy, asked = slow
     target = tmp_path / "report.json"
     target.write_text("of last night")
     where: list[str | Path] = ["--output-file", target, "--endpoints", proxy.endpoint]
-    scan = start("scan", "-q", "-o", "json", *where, "--jobs", str(jobs))
+    scan = start("scan", "-q", "-o", "json", *where, "--jobs", "1")
     assert asked.wait(30)
     time.sleep(1.5)  # the first page is worked on
     scan.send_signal(number)
@@ -226,17 +141,15 @@ def test_a_signal_gives_the_partial_report(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["get", "configmaps", "-n", "shop", "-o", "yaml"], ["scan", "--orphans"], ["namespace", "shop"],
-     ["explain", "/registry/configmaps/shop/0001", "--impact"], ["encryption", "usage"],
-     ["encryption", "what-if", "--no-encryption", "--new", str(ALPHA / "config-lost.yaml")],
-     ["encryption", "try", "--in", f"candidate:{ALPHA / 'config-lost.yaml'}"]],
+    [["get", "configmaps", "-n", "shop", "-o", "yaml"], ["explain", "/registry/configmaps/shop/0001", "--impact"],
+     ["encryption", "usage"]],
     ids=lambda arguments: "-".join(arguments[:2]).replace("/", ""),
 )  # fmt: skip
 def test_a_signal_to_other_readers(slow: tuple[EtcdProxy, threading.Event], arguments: list[str]) -> None:
     proxy, asked = slow
     reader = start(*arguments, "--endpoints", proxy.endpoint)
     assert asked.wait(30)
-    time.sleep(1.5)
+    time.sleep(0.5)
     reader.send_signal(signal.SIGTERM)
     code, out, err = finish(reader)
     assert code == 143
@@ -245,17 +158,11 @@ def test_a_signal_to_other_readers(slow: tuple[EtcdProxy, threading.Event], argu
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["explain", "/registry/configmaps/shop/0000x", "--impact"], ["namespace", "shop"]],
-    ids=lambda words: words[0],
-)
-def test_a_report_that_is_ended_after_everything_was_read(
-    full: EtcdServer, proxy: EtcdProxy, reported: Path, arguments: list[str]
-) -> None:
+@pytest.mark.usefixtures("reported")
+def test_a_report_that_is_ended_after_everything_was_read(proxy: EtcdProxy) -> None:
     """What the object was is looked up then; the report is given without it."""
     key, asked, go = BELOW + b"shop/0000x", threading.Event(), threading.Event()
-    turns = itertools.count(1 if arguments[0] == "namespace" else 0)  # explain asks first what stands there
+    turns = itertools.count()  # explain asks first what stands there
 
     def hold(path: str, first: bytes) -> None:
         if path == RANGE and message("RangeRequest").FromString(first).key == key and next(turns):
@@ -263,7 +170,8 @@ def test_a_report_that_is_ended_after_everything_was_read(
             go.wait(30)
 
     proxy.before = hold
-    reader = start(*arguments, "--no-encryption", "-o", "json", "--endpoints", proxy.endpoint)
+    words = ["explain", key.decode(), "--impact", "--no-encryption", "-o", "json"]
+    reader = start(*words, "--endpoints", proxy.endpoint)
     assert asked.wait(30)
     reader.send_signal(signal.SIGTERM)
     code, out, err = finish(reader)
@@ -288,28 +196,6 @@ def reported(full: EtcdServer, tmp_path: Path) -> Iterator[Path]:
     yield report
     for key in keys:
         full.delete(key)
-
-
-@pytest.mark.parametrize("end", ["SIGINT", "--timeout"])
-def test_a_plan_that_is_ended_says_of_each_finding_that_it_was_not_looked_at(
-    slow: tuple[EtcdProxy, threading.Event], reported: Path, tmp_path: Path, end: str
-) -> None:
-    proxy, asked = slow
-    target = tmp_path / "plan.json"
-    plan = start(
-        "plan", "-q", "--from-report", reported, "--no-encryption", "--endpoints", proxy.endpoint, "-o", "json",
-        "--output-file", target, *(["--timeout", "4s"] if end == "--timeout" else []),
-    )  # fmt: skip
-    assert asked.wait(30)
-    if end == "SIGINT":
-        time.sleep(1.5)
-        plan.send_signal(signal.SIGINT)
-    reason = "interrupted before the end" if end == "SIGINT" else "ended by --timeout 4s before the end"
-    assert finish(plan) == (130 if end == "SIGINT" else 3, "", f"etcdfix: incomplete: {reason}\n")
-    document = json.loads(target.read_bytes())
-    assert (document["complete"], document["incomplete_reasons"]) == (False, [reason])
-    assert (document["entries"], document["steps"]) == ([], [])
-    assert [left["why"] for left in document["left_out"]] == ["undetermined"] * 2
 
 
 def test_the_cursor_comes_back(slow: tuple[EtcdProxy, threading.Event]) -> None:
@@ -342,11 +228,11 @@ def test_the_cursor_comes_back(slow: tuple[EtcdProxy, threading.Event]) -> None:
 def test_a_signal_that_is_ignored_stays_ignored(slow: tuple[EtcdProxy, threading.Event]) -> None:
     proxy, asked = slow
     scan = start(
-        "scan", "-o", "json", "--endpoints", proxy.endpoint, "--timeout", "6s",
+        "scan", "-o", "json", "--endpoints", proxy.endpoint, "--timeout", "4s",
         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
     )  # fmt: skip
     assert asked.wait(30)
     scan.send_signal(signal.SIGHUP)
     code, out, _err = finish(scan)
     assert code == 3
-    assert json.loads(out)["incomplete_reasons"] == ["ended by --timeout 6s before the end"]
+    assert json.loads(out)["incomplete_reasons"] == ["ended by --timeout 4s before the end"]

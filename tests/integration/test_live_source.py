@@ -16,10 +16,9 @@ import pytest
 
 from etcdfix.model.model import StoredValue
 from etcdfix.sources.connection import EtcdConnection
-from etcdfix.sources.errors import RevisionCompacted
-from etcdfix.sources.etcd import channel, paging
+from etcdfix.sources.etcd import paging
 from etcdfix.sources.live import LiveSource
-from etcdfix.testing.servers import EtcdServer
+from etcdfix.testing.servers import EtcdServer, EtcdServers
 from tests.support.etcd_members import etcd_members
 from tests.support.etcd_proxy import RANGE, EtcdProxy, Refusal
 
@@ -86,17 +85,6 @@ def test_everything_about_a_value(etcd: EtcdServer, prefix: bytes) -> None:
     assert [(stored.version, stored.lease) for stored in found] == [(1, 0), (1, int(lease, 16)), (2, 0)]
 
 
-def test_answers_too_large_are_asked_for_in_parts(
-    etcd: EtcdServer, prefix: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = pairs_below(prefix, 9, size=1_200_000)
-    etcd.put_all(expected.items())
-    monkeypatch.setattr(channel, "MAX_ANSWER_BYTES", 4 << 20)
-    with live(etcd.endpoint) as source:
-        assert values(source, prefix) == expected
-        assert source.problems == []
-
-
 @pytest.mark.usefixtures("pages_of_ten")
 def test_writes_during_a_scan_are_not_seen(etcd: EtcdServer, prefix: bytes) -> None:
     before = pairs_below(prefix, 45)
@@ -113,42 +101,6 @@ def test_writes_during_a_scan_are_not_seen(etcd: EtcdServer, prefix: bytes) -> N
         assert source.get(prefix + b"00099") is None
         assert source.get(prefix + b"00033") is not None
         assert source.describe().single_revision
-
-
-def test_the_revision_that_etcd_has_come_to_is_not_that_of_the_source(
-    etcd: EtcdServer, prefix: bytes
-) -> None:
-    first = etcd.put(prefix + b"a", b"1")
-    with LiveSource(EtcdConnection(endpoints=(etcd.endpoint,)), revision=first) as source:
-        assert source.get(prefix + b"a") is not None
-        newest = etcd.put(prefix + b"a", b"2")
-        assert source.reached_revision() >= newest
-        assert source.describe().revision == first
-
-
-def test_an_older_revision(etcd: EtcdServer, prefix: bytes) -> None:
-    etcd.put(prefix + b"gone", b"1")
-    old = etcd.put(prefix + b"kept", b"1")
-    etcd.delete(prefix + b"gone")
-    etcd.put_all([(prefix + b"kept", b"2"), (prefix + b"new", b"2")])
-    with live(etcd.endpoint, revision=old) as source:
-        assert values(source, prefix) == {prefix + b"gone": b"1", prefix + b"kept": b"1"}
-        assert list(source.current(prefix)) == asked_by(etcd, prefix, f"--rev={old}")
-        assert source.get(prefix + b"new") is None
-        assert source.describe().revision == old
-
-
-@pytest.mark.parametrize("read", ["current", "get"])
-def test_a_revision_that_does_not_exist_yet(etcd: EtcdServer, prefix: bytes, read: str) -> None:
-    newest = etcd.put(prefix + b"a", b"1")
-    with (
-        live(
-            etcd.endpoint, revision=newest + 1000, dial_timeout_seconds=0.5, command_timeout_seconds=0.5
-        ) as source,
-        pytest.raises(RevisionCompacted, match="does not exist yet") as caught,
-    ):
-        list(source.current(prefix)) if read == "current" else source.get(prefix + b"a")
-    assert caught.value.current == newest
 
 
 @pytest.mark.usefixtures("pages_of_ten")
@@ -211,28 +163,6 @@ def history_of(source: LiveSource, key: bytes) -> list[tuple[int, bytes | None]]
     ]
 
 
-def test_superseded_values_are_those_that_stand_no_more(
-    start_etcd: Callable[..., EtcdServer], prefix: bytes
-) -> None:
-    etcd = start_etcd()
-    key, other = prefix + b"k", prefix + b"other"
-    etcd.put(key, b"1")
-    etcd.put(other, b"-" * 1_000_000)
-    etcd.put(key, b"2")
-    etcd.delete(other)
-    etcd.put(other, b"+" * 1_000_000)
-    with live(etcd.endpoint) as source:
-        list(source.current(b""))
-        etcd.put(key, b"3")  # after the revision that is read
-        found = [(value.key, value.value[:1], len(value.value)) for value in source.superseded()]
-    assert found == [(key, b"1", 1), (other, b"-", 1_000_000)]
-    etcd.compact()
-    etcd.put(other, b"*")
-    with live(etcd.endpoint) as source:
-        list(source.current(b""))
-        assert [(value.key, value.value[:1]) for value in source.superseded()] == [(other, b"+")]
-
-
 def test_history_with_a_deletion(uncompacted: EtcdServer, prefix: bytes) -> None:
     key = prefix + b"k"
     first = uncompacted.put(key, b"1")
@@ -265,3 +195,19 @@ def test_a_member_dies_in_the_middle_of_a_scan(tmp_path: Path, prefix: bytes) ->
             assert source.problems == []
             assert source.describe().single_revision
         assert any(members.endpoint(first_one) in notice for notice in notices)
+
+
+@pytest.mark.docker
+def test_paging_through_a_container(etcd_containers: EtcdServers) -> None:
+    server = etcd_containers.start()
+    try:
+        assert server.kind == "container"
+        expected = {
+            b"/registry/secrets/shop/%05d" % number: bytes([number % 256]) * 999 for number in range(2_500)
+        }
+        revision = server.put_all(expected.items())
+        with LiveSource(EtcdConnection(endpoints=(server.endpoint,))) as source:
+            assert {stored.key: stored.value for stored in source.current(b"")} == expected
+            assert source.describe().revision == revision
+    finally:
+        server.stop()

@@ -16,15 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.places import find_tools
 from tests.support.healing import (
     NEW,
     LoseKey,
     LostKeyCluster,
-    LostKeyKineCluster,
     beside,
-    lost_key_kine_cluster,
 )
 
 pytestmark = pytest.mark.etcd
@@ -33,41 +30,15 @@ PAGE = Path(__file__).parents[2] / "docs" / "runbooks" / "key-lost-servers-runni
 NAMES = ("one", "two", "three")
 
 
-ENDPOINTS, FILE = "--endpoints 10.0.0.1:2379", "--kine /var/lib/rancher/k3s/server/db/state.db"
-
-
-def _commands(*, on_kine: bool) -> list[str]:
-    page, title, k3s = PAGE.read_text().partition("## k3s and RKE2\n")
-    blocks = {
-        text: re.findall(r"^ *```sh\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE) for text in (page, k3s)
-    }
-    lines = [line.strip() for block in blocks[page] for line in block.splitlines()]
-    if not on_kine:
-        return lines
-    assert title
-    assert f"`{FILE}` stands for `{ENDPOINTS}`" in k3s
-    saved = [line.strip() for block in blocks[k3s] for line in block.splitlines()]
-    rest = []
-    for line in lines:
-        here = line.replace(ENDPOINTS, FILE)
-        if line.startswith("etcdctl") or "plan.json" in line:
-            continue  # there, one is fixed after the other
-        repeated = line.startswith("etcdfix fix ") and "--dry-run" not in line
-        rest += [here.replace("/one", f"/{name}") for name in (NAMES if repeated else NAMES[:1])]
-    return [*(line for line in saved if shutil.which(line.split()[0])), *rest]
+def _commands() -> list[str]:
+    page, _, _ = PAGE.read_text().partition("## k3s and RKE2\n")
+    blocks = re.findall(r"^ *```sh\n(.*?)^ *```", page, re.DOTALL | re.MULTILINE)
+    return [line.strip() for block in blocks for line in block.splitlines()]
 
 
 @pytest.fixture
 def cluster(lose_key: LoseKey) -> Iterator[LostKeyCluster]:
     with lose_key(NAMES) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def k3s(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], authority: CertificateAuthority
-) -> Iterator[LostKeyKineCluster]:
-    with lost_key_kine_cluster(tmp_path, capfd, authority, NAMES) as cluster:
         yield cluster
 
 
@@ -80,10 +51,7 @@ class Operator:
         self.typed: list[str] = []
 
     def run(self, line: str) -> tuple[int, str]:
-        if isinstance(self._cluster, LostKeyKineCluster):
-            line = line.replace(FILE.split()[1], str(self._cluster.file))
-        else:
-            line = line.replace("10.0.0.1:2379", self._cluster.endpoints)
+        line = line.replace("10.0.0.1:2379", self._cluster.endpoints)
         line = line.replace("/registry/", f"{self._cluster.prefix}/")
         words = shlex.split(line)
         if words[0] == "etcdfix":
@@ -133,14 +101,8 @@ class Operator:
 
 def test_the_page_from_top_to_bottom(cluster: LostKeyCluster, tmp_path: Path) -> None:
     with beside(cluster, NEW) as p2, _fixed_by(cluster):
-        _follow(cluster, tmp_path, _commands(on_kine=False))
+        _follow(cluster, tmp_path, _commands())
         assert p2.methods == {"GET"}
-
-
-@pytest.mark.thorough
-def test_the_page_on_k3s_with_sqlite(k3s: LostKeyKineCluster, tmp_path: Path) -> None:
-    with _fixed_by(k3s):
-        _follow(k3s, tmp_path, _commands(on_kine=True))
 
 
 def _follow(cluster: LostKeyCluster, folder: Path, lines: list[str]) -> None:
@@ -176,8 +138,3 @@ def _fixed_by(cluster: LostKeyCluster) -> Iterator[None]:
         assert after.create_revision == before.create_revision, "it was never deleted"
     cluster.p1.restart()
     assert all(cache.ready for cache in cluster.p1.process.caches.values())
-
-
-def test_the_page_stands_first_in_the_index_behind_that_of_the_runbooks() -> None:
-    index = (PAGE.parents[1] / "README.md").read_text()
-    assert re.findall(r"\]\(([^)]+)\)", index)[:2] == ["runbooks/README.md", f"runbooks/{PAGE.name}"]

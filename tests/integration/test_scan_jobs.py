@@ -8,26 +8,18 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
-from etcdfix.commands.orphans import orphans_report
-from etcdfix.commands.plan import PlanRequest, build_plan
 from etcdfix.commands.scan import ScanRequest, run_scan
 from etcdfix.encryption.config import load_configuration
 from etcdfix.examine.all import no_progress
-from etcdfix.examine.one import Examiner, Reading
-from etcdfix.graph.cluster import index_cluster
 from etcdfix.model.storagekey import StorageLayout
-from etcdfix.report.render import SCAN_FORMS
-from etcdfix.report.saved_report import load_report
 from etcdfix.sources import mvcc
 from etcdfix.sources.base import Source
 from etcdfix.sources.connection import EtcdConnection
@@ -35,14 +27,12 @@ from etcdfix.sources.etcd import paging
 from etcdfix.sources.live import LiveSource
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.testing.servers import EtcdServer
-from etcdfix.text.commands import RunOptions
 from tests.support.collecting import ALPHA, CollectingReporter
 from tests.support.thorough import some
 
 T = TypeVar("T")
 Report = tuple[Any, ...]
 SNAPSHOT = ALPHA / "snapshot.db.gz"
-NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)
@@ -86,48 +76,15 @@ def of_snapshot(jobs: int, progress: Any = no_progress) -> Report:
         return scanned(source, jobs, progress)
 
 
-def planned(jobs: int, progress: Any = no_progress) -> Report:
-    configuration = load_configuration(ALPHA / "config-rotated.yaml")
-    with tempfile.TemporaryDirectory() as folder, SnapshotSource(SNAPSHOT) as source:
-        path = Path(folder) / "report.json"
-        request = ScanRequest(layout=StorageLayout(), configuration=configuration)
-        with path.open("wb") as stream:
-            run_scan(source, request, SCAN_FORMS["json"](stream, RunOptions()))
-        saved = load_report(path)
-        examiner = Examiner.of_cluster(source, request)
-        wanted = PlanRequest(layout=StorageLayout(), report=saved, configuration=configuration)
-        plan = build_plan(source, examiner, wanted, now=lambda: NOON, progress=progress, jobs=jobs)
-        return list(plan.entries), plan.incomplete_reasons
-
-
-def orphaned(jobs: int, progress: Any = no_progress) -> Report:
-    request = Reading(layout=StorageLayout(), configuration=load_configuration(ALPHA / "config-rotated.yaml"))
-    with SnapshotSource(SNAPSHOT) as source:
-        found = index_cluster(source, request, keep=lambda _: 0, progress=progress, jobs=jobs)
-        report = orphans_report(found)
-    return report.groups, report.incomplete_reasons
-
-
-LOOKS = [of_snapshot, planned, orphaned]
-
-
-@pytest.mark.parametrize("look", LOOKS)
-@pytest.mark.parametrize("jobs", some([3, 2, 8], of=3))
-def test_a_snapshot(look: Callable[..., Report], jobs: int) -> None:
-    assert look(jobs) == look(1)
-    assert not children(), "no worker is left"
-
-
-@pytest.mark.parametrize("look", LOOKS)
-def test_a_worker_that_is_killed_is_named_and_nothing_is_missing(look: Callable[..., Report]) -> None:
+def test_a_worker_that_is_killed_is_named_and_nothing_is_missing() -> None:
     def killing(items: Iterator[T], label: str, _estimate: int | None, **_: Any) -> Iterator[T]:
         for number, item in enumerate(items):
             if label == "keys" and number == 8:
                 os.kill(children()[0], signal.SIGKILL)
             yield item
 
-    *one, whole = look(1)
-    *less, reasons = look(2, killing)
+    *one, whole = of_snapshot(1)
+    *less, reasons = of_snapshot(2, killing)
     assert less == one
     (lost,) = set(reasons) - set(whole)
     assert lost.startswith("a worker process ended ")
@@ -176,12 +133,12 @@ def test_a_live_etcd_while_it_is_written_to(etcd: EtcdServer) -> None:
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        found = [of_etcd(etcd, jobs, before) for jobs in (2, 3)]
+        found = of_etcd(etcd, 2, before)
     finally:
         over.set()
         writer.join()
     assert etcd.revision() > before
-    assert found == [expected, expected]
+    assert found == expected
 
 
 @pytest.mark.etcd

@@ -167,14 +167,13 @@ class Ground:
         *more: str | Path,
         jobs: int = JOBS,
         where: Sequence[str | Path] = (),
-        temporary: Path | None = None,
         **how: Any,
     ) -> Command:
         """Start a scan, of another place where one is given."""
         place: Sequence[str | Path] = where or ("--endpoints", self._endpoint)
         read: Sequence[str | Path] = ("--encryption-config", self.configuration, *self._more)
         words: Sequence[str | Path] = ("scan", "-o", "json", *place, *read, "--jobs", str(jobs), *more)
-        return Command(temporary or self.temporary, words, **how)
+        return Command(self.temporary, words, **how)
 
 
 @contextmanager

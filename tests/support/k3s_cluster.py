@@ -93,11 +93,6 @@ class K3s:
         files = [word for file in named for word in ("--token-file", str(file))]
         return self._run("encryption", "recover", *where, *files, *map(str, words))
 
-    def typed(self, *words: str) -> tuple[int, dict[str, Any]]:
-        """Run another command, which has the form json."""
-        ran = self._run(*words)
-        return ran.code, ran.report
-
     def _run(self, *words: str) -> Ran:
         self._capfd.readouterr()
         code = run([*words])

@@ -15,10 +15,21 @@ from etcdfix.remediation import durable
 from etcdfix.remediation.audit import log as log_module
 from etcdfix.remediation.audit.record import Verb
 from tests.support.attacks import TRUE, Attacked, seal
-from tests.support.change_runs import ACKNOWLEDGED, Ran
+from tests.support.change_runs import ACKNOWLEDGED, Ran, Registry
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, provider, secret
 
 LOST = "aescbc/v1/key2"
+
+
+def planned(registry: Registry) -> Path:
+    """Scan a registry, and make a plan of its report; return the plan's file."""
+    where = registry.common(places=False, reason=None)
+    report, plan = registry.folder / "scan.json", registry.folder / "plan.json"
+    for command, target, *given in (("scan", report), ("plan", plan, "--from-report", str(report))):
+        target.unlink(missing_ok=True)
+        ran = registry.run(command, *given, *where, "-o", "json", "--output-file", str(target))
+        assert ran.code in {1, 3}, ran.err
+    return plan
 
 
 class Planned(Attacked):

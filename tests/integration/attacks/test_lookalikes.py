@@ -14,7 +14,6 @@ import pytest
 
 from etcdfix.model.rules import Rule
 from etcdfix.report.planfile import load_plan
-from tests.integration.cli.test_delete_plan import planned
 from tests.support.attacks import (
     EVERY_FLAG,
     LOCAL,
@@ -32,6 +31,7 @@ from tests.support.attacks import (
 from tests.support.change_runs import Ran, candidate_config
 from tests.support.etcd_proxy import EtcdProxy
 from tests.support.objects import IDENTITY, provider
+from tests.support.plan_runs import planned
 from tests.support.thorough import THOROUGH, some
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]

@@ -17,11 +17,10 @@ from etcdfix.model.rules import Rule
 from etcdfix.remediation.audit.record import Result
 from etcdfix.remediation.audit.verify import verify
 from etcdfix.testing.servers import EtcdServer
-from tests.integration.cli.test_delete_plan import planned
 from tests.support.audit_logs import own_directory
 from tests.support.change_runs import BROKEN, Ran, Registry
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, UID, aescbc, provider, secret
-from tests.support.plan_runs import not_written
+from tests.support.plan_runs import not_written, planned
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 

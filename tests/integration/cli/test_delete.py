@@ -117,11 +117,7 @@ def test_nobody_answers(registry: Registry, api: KubernetesAPI) -> None:
         api.instead[path] = status_answer(401)
     with registry.untouched():
         ran = registry.delete(broken, "--kubeconfig", kubeconfig)
-    registry.refused(
-        ran,
-        "no API server could say whether it reads",
-        hint="--accept no-api-server",
-    )
+    registry.refused(ran, "no API server could say whether it reads", hint="--accept no-api-server")
     ran = registry.delete(broken, "--kubeconfig", kubeconfig, "--accept", "no-api-server")
     assert ran.code == 0, ran.err
     intent = registry.records()[0]
@@ -138,9 +134,7 @@ def test_the_flag_lifts_no_answer_that_was_given(registry: Registry, api: Kubern
     with registry.untouched():
         ran = registry.delete(broken, "--kubeconfig", kubeconfig, "--accept", "no-api-server")
     registry.refused(
-        ran,
-        f"the API server at {api.url} reads secrets shop/broken",
-        hint="--encryption-provider-config",
+        ran, f"the API server at {api.url} reads secrets shop/broken", hint="--encryption-provider-config"
     )
 
 

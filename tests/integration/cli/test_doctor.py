@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from etcdfix.testing.servers import READER, ROOT_USER, EtcdServer
 from etcdfix.wire.etcd import READ_METHODS
 from tests.support.audit_logs import own_directory
 from tests.support.doctoring import lease
-from tests.support.etcd_members import EtcdMembers, etcd_members
 from tests.support.etcd_proxy import EtcdProxy
 from tests.support.fixtures import Captured, Patch, StartEtcd
 from tests.support.objects import namespace_object, secret
@@ -99,28 +98,3 @@ def test_what_users_may_do(
     monkeypatch.delenv("ETCDCTL_PASSWORD")
     code, found = doctor("--endpoints", limited.endpoint)
     assert (code, states(found["cluster"])) == (1, ["fail"])
-
-
-@pytest.fixture(scope="module")
-def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdMembers]:
-    with etcd_members(tmp_path_factory.mktemp("members")) as three:
-        yield three
-
-
-def test_members(members: EtcdMembers, doctor: Callable[..., tuple[int, Found]]) -> None:
-    names = tuple(members.names)
-    fill(members.server(names[0]))
-    code, found = doctor("--endpoints", ",".join(members.endpoints()))
-    assert (code, states(found["members"])) == (0, ["ok"])
-    code, found = doctor("--endpoints", members.endpoint(names[0]))
-    assert (code, states(found["members"])) == (0, ["warn", "warn"])
-    told = " ".join(check["next_step"] for check in found["members"])
-    assert all(members.endpoint(name).removeprefix("http://") in told for name in names[1:])
-    members.add_learner("learner")
-    code, found = doctor("--endpoints", ",".join(map(members.endpoint, names)))
-    assert (code, states(found["members"])) == (0, ["warn", "ok"])
-    members.stop(names[1])
-    members.stop(names[2])
-    code, found = doctor("--endpoints", members.endpoint(names[0]), "--command-timeout", "1s")
-    assert code == 1
-    assert "fail" in states([*found["reach"], *found.get("members", [])])

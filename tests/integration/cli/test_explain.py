@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from etcdfix.model.model import KeptRevision
-from etcdfix.sources.live import LiveSource
 from tests.support.change_runs import Ran, Registry
-from tests.support.fixtures import Patch
 from tests.support.objects import aescbc, secret
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
@@ -48,24 +44,6 @@ def test_a_cut_value_that_etcd_still_has_whole(registry: Registry) -> None:
     assert registry.paste(copy["save"]).code == 0
 
 
-def test_a_compaction_while_it_looks(registry: Registry, monkeypatch: Patch) -> None:
-    registry.put("shop/web", WHOLE)
-    key = registry.put("shop/web", CUT)
-    history = LiveSource.history
-
-    def compacted(source: LiveSource, key: bytes) -> Iterator[KeptRevision]:
-        registry.put("shop/later", WHOLE)
-        registry.etcd.compact()
-        return history(source, key)
-
-    monkeypatch.setattr(LiveSource, "history", compacted)
-    ran = looked(registry, key.decode(), "-o", "json")
-    document = json.loads(ran.out)
-    assert ran.code == 1
-    assert document["complete"]
-    assert document["finding"]["outcome"] == "decrypt-failure"
-
-
 def test_a_deleted_key_and_one_that_never_was(registry: Registry) -> None:
     key = registry.put("shop/web", WHOLE)
     registry.etcd.delete(key)
@@ -81,13 +59,3 @@ def test_a_deleted_key_and_one_that_never_was(registry: Registry) -> None:
     assert "no revision of it is kept" in never.err
     below = looked(registry, f"{registry.prefix}/secrets/shop")
     assert "it is a prefix of keys like" in below.err
-
-
-def test_what_was_compacted_is_gone_and_what_stood_then_is_kept(registry: Registry) -> None:
-    for number in range(3):
-        key = registry.put("shop/web", aescbc(secret(f"web-{number}")))
-    compacted = registry.etcd.compact()
-    registry.put("shop/web", WHOLE)
-    told = explained(registry, key, "--history")["history"]
-    assert [one["version"] for one in told["writes"]] == [4, 3]
-    assert (told["older_versions"], told["compacted_revision"]) == (2, compacted)

@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 
 from etcdfix.remediation.audit.verify import ChainState, verify
-from etcdfix.wire.etcd import ALARM, STATUS, message
 from tests.support.audit_logs import own_directory
 from tests.support.change_runs import BROKEN, Registry, candidate_config, holds
 from tests.support.kms_plugin import KMSPlugin
-from tests.support.lossy_etcd import LossyProxy
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, namespace_object, provider, secret
 from tests.support.objects import UID as UID_OF_SECRETS
 
@@ -61,17 +59,10 @@ def test_from_revision_of_the_object_before_the_last(registry: Registry, good: b
     assert registry.put_back(good, f"revision:{newer}").code == 0
 
 
-@pytest.mark.parametrize("case", ["the present one", "compacted", "before the deletion"])
-def test_a_revision_that_holds_no_copy(registry: Registry, good: bytes, case: str) -> None:
+def test_a_revision_that_holds_no_copy(registry: Registry, good: bytes) -> None:
     then = registry.mod_revision(good)
-    if case == "before the deletion":
-        registry.etcd.delete(good)
-        then = registry.etcd.revision()
     registry.etcd.put(good, BROKEN)
-    if case == "the present one":
-        then = registry.mod_revision(good)
-    elif case == "compacted":
-        registry.etcd.compact()
+    registry.etcd.compact()
     with registry.untouched():
         ran = registry.put_back(good, f"revision:{then}", "--accept", "unknown-uid")
     registry.refused(ran, f"revision:{then} holds no copy of", hint="explain")
@@ -211,38 +202,6 @@ def test_what_the_candidate_does_not_open(
         ran = registry.put_back(key, candidate)
     registry.refused(ran, words, hint=hint)
     assert "kubectl" not in ran.err
-
-
-def test_no_space(registry: Registry, key: bytes, candidate: str) -> None:
-    def alarm(path: str, answer: bytes) -> bytes:
-        if path == STATUS.path:
-            status = message("StatusResponse").FromString(answer)
-            status.version = "3.6.0"  # the first that lets a deletion pass; 3.4.22 and 3.5.7 do too
-            return bytes(status.SerializeToString())
-        if path != ALARM.path:
-            return answer
-        found = message("AlarmResponse").FromString(answer)
-        for kind in (9, 1):  # one of a later release, and NOSPACE
-            found.alarms.append(message("AlarmMember")(memberID=5, alarm=kind))
-        return bytes(found.SerializeToString())
-
-    backup = registry.deleted("shop/broken", "--accept", "ends-cached-reads")
-    with LossyProxy(registry.etcd.endpoint) as lossy:
-        lossy.rewrite = alarm
-        registry.endpoints = lossy.endpoint
-        records = len(registry.records())
-        for ran in (
-            registry.put_back(key, candidate),
-            registry.put_back(key, candidate, "--dry-run"),
-            registry.undo(backup.path),
-        ):
-            registry.refused(ran, "has raised etcd's NOSPACE alarm", hint="etcdctl alarm disarm")
-        assert len(registry.records()) == records
-        # A deletion is what makes room.
-        broken = registry.put("shop/broken", BROKEN)
-        ran = registry.delete(broken, "--accept", "ends-cached-reads")
-        assert ran.code == 0, ran.err
-        assert "NOSPACE" in ran.err
 
 
 def test_candidate_with_a_kms_provider(registry: Registry, plugin: KMSPlugin) -> None:

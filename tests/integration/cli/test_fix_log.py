@@ -20,7 +20,6 @@ WHOLE = aescbc(secret("lost"))
 NEWER = aescbc(
     stored_objects.secret("lost", "shop", {"password": b"the newer one"}, type="", uid=UID.decode())
 )
-OTHER_UID = b"99999999-2222-3333-4444-555555555555"
 
 
 @pytest.fixture(scope="module")
@@ -64,11 +63,8 @@ def test_what_is_compacted_comes_back_byte_for_byte(registry: Registry, data: Pa
     # Of the generation that is there, or was there last, the log shows that the value is of it: it has all of its life.
     ran = from_wal(registry, data)
     assert ran.code == 0, ran.err
-    proof = "the log shows its life to its end" if deleted else "it is of the same generation of the key"
-    assert f"Proof  {proof}" in ran.err
     assert registry.stored(key) == WHOLE
-    detail = registry.records()[-2].detail
-    assert detail.startswith("from entry ")
+    assert registry.records()[-2].detail.startswith("from entry ")
     if not deleted:
         backup = registry.kept()[-1]
         ran = registry.undo(backup.path, "--expect-mod-revision", str(registry.mod_revision(key)))
@@ -82,28 +78,20 @@ def write_on(registry: Registry, times: int = 6) -> None:
         registry.put(f"shop/{name}", aescbc(secret(name)))
 
 
-@pytest.mark.parametrize("case", ["before the deletion", "before another life", "with another life"])
-def test_log_that_does_not_show_last_life(registry: Registry, data: Path, tmp_path: Path, case: str) -> None:
+def test_log_that_does_not_show_last_life(registry: Registry, data: Path, tmp_path: Path) -> None:
     """It ends too early, or the key had another object since: whose uid it was, nothing tells."""
     key = registry.put("shop/lost", WHOLE)
-    copied = tmp_path / "copy" / "member"
-    if case == "before the deletion":
-        write_on(registry)
-        shutil.copytree(data / "member", copied)
     registry.etcd.delete(key)
     write_on(registry, 7)
-    if case == "before another life":
-        shutil.copytree(data / "member", copied)
-    if case != "before the deletion":
-        registry.etcd.put(key, BROKEN)
-        registry.etcd.delete(key)
+    copied = shutil.copytree(data / "member", tmp_path / "copy" / "member")
+    registry.etcd.put(key, BROKEN)
+    registry.etcd.delete(key)
     write_on(registry, 8)
     registry.etcd.compact()
-    given = ("--accept", "unknown-cluster") if copied.exists() else ()
-    wal = copied / "wal" if copied.exists() else data / "member" / "wal"
-    with registry.untouched():
-        ran = registry.put_back(key, f"log:{wal}", *given)
-    registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint="--accept unknown-uid")
+    for wal in (copied / "wal", data / "member" / "wal"):
+        with registry.untouched():
+            ran = registry.put_back(key, f"log:{wal}", "--accept", "unknown-cluster")
+        registry.refused(ran, "nothing that etcd keeps, and no backup, shows", hint="--accept unknown-uid")
 
 
 def entry_of(registry: Registry, data: Path) -> int:
@@ -126,19 +114,6 @@ def test_an_entry_by_its_index(registry: Registry, data: Path) -> None:
     assert registry.stored(key) == WHOLE
 
 
-def test_the_newest_of_the_object_that_is_there(registry: Registry, data: Path) -> None:
-    """Another object's value is newer in the log; the present one is known by a revision that etcd keeps."""
-    key = registry.put("shop/lost", aescbc(secret("lost").replace(UID, OTHER_UID)))
-    registry.etcd.delete(key)
-    registry.etcd.put(key, WHOLE)
-    registry.etcd.put(key, BROKEN)
-    registry.etcd.put(registry.key("shop/good-1"), aescbc(secret("good-1")))
-    ran = from_wal(registry, data)
-    assert ran.code == 0, ran.err
-    assert "Proof  it " in ran.err
-    assert registry.stored(key) == WHOLE
-
-
 def test_a_log_without_its_database(registry: Registry, data: Path, tmp_path: Path) -> None:
     """Nothing says of which cluster it is."""
     key = lose(registry)
@@ -153,7 +128,7 @@ def test_a_log_without_its_database(registry: Registry, data: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("place", ["--from", "--in"])
-@pytest.mark.parametrize("after", [0, 1, 3])
+@pytest.mark.parametrize("after", [0, 3])
 def test_a_newer_write_that_reads_is_not_passed_over(
     registry: Registry, data: Path, place: str, after: int
 ) -> None:

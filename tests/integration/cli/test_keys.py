@@ -1,4 +1,4 @@
-"""Keys as `scan -o name` prints them are taken wherever a KEY goes, and what a change leaves behind."""
+"""Keys as `scan -o name` prints them are taken wherever a KEY goes; an encryption key by its whole name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import base64
 
 import pytest
 
+from tests.support.attacks import declared
 from tests.support.change_runs import ACKNOWLEDGED, BROKEN, Registry
+from tests.support.objects import KEY_2, aescbc, secret
 
 pytestmark = pytest.mark.etcd
 
@@ -43,3 +45,20 @@ def test_a_dry_run_without_its_backup_directory_begins_no_log(registry: Registry
         assert ran.code == 4
         assert "missing does not exist" in ran.err
         assert list(registry.log.parent.iterdir()) == []
+
+
+ONE = "aescbckey-2026-05-12T18:43:18+02:00"
+OTHER = "aescbckey-2026-05-12T18:51:02+02:00"
+
+
+def test_the_whole_name_of_an_encryption_key_is_declared_lost(registry: Registry) -> None:
+    """As k3s and RKE2 name them: with colons."""
+    for number, name in enumerate((ONE, ONE, OTHER, OTHER, OTHER)):
+        registry.put(f"shop/rotated-{number}", aescbc(secret(f"rotated-{number}"), KEY_2, name))
+    key = registry.key("shop/rotated-0")
+    for name in (OTHER, ONE.partition(":")[0]):
+        with registry.untouched():
+            ran = registry.delete(key, *declared(f"aescbc/v1/{name}"))
+        assert ran.code == 4, ran.err
+    ran = registry.delete(key, *declared(f"aescbc/v1/{ONE}"), "--dry-run")
+    assert ran.code == 0, ran.err

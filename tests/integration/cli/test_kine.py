@@ -17,7 +17,7 @@ from etcdfix.cli.root import run
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.testing.servers import EtcdServer
 from tests.support.collecting import ALPHA, REPOSITORY
-from tests.support.fixtures import Captured, CapturedBytes, StartEtcd
+from tests.support.fixtures import StartEtcd
 from tests.support.kine import KineWriter, Release
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
@@ -152,19 +152,6 @@ def test_what_looks_at_one_key(both: Both, tmp_path: Path, option: list[str]) ->
         compare(tmp_path, both, "explain", key.decode(), *option, "--no-kms", "--encryption-config", config)
 
 
-def test_an_object_at_each_of_its_revisions(both: Both, capfdbinary: CapturedBytes) -> None:
-    shown = 0
-    for key in both.keys:
-        for at in (both.revision, both.revision // 2, both.revision // 4):
-            answers = []
-            for source in (["--endpoints", both.etcd.endpoint], ["--kine", str(both.state)]):
-                code = run(["get", key.decode(), "--revision", str(at), "--no-kms", "-o", "yaml", *source])
-                answers.append((code, capfdbinary.readouterr().out))
-            assert answers[0] == answers[1]
-            shown += answers[0][0] == 0
-    assert shown > 1
-
-
 def test_a_plan(both: Both, tmp_path: Path) -> None:
     for option, where in (("--kine", str(both.state)), ("--endpoints", both.etcd.endpoint)):
         config = ["--encryption-config", str(ALPHA / "config-rotated.yaml"), "--no-kms"]
@@ -219,20 +206,3 @@ def test_the_writer_waits_for_nobody(both: Both) -> None:
         assert time.monotonic() - begun < 15
         writer.close()
     assert busy == 0 or in_log != moved  # the other writer may have it
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "why"),
-    [
-        (["scan", "--kine", "FILE", "--snapshot", "x"], 2, "--snapshot and --kine name two different sources"),
-        (["scan", "--kine", "FILE", "--salvage"], 2, "--salvage reads a broken snapshot"),
-        (["scan", "--kine", "/nowhere/state.db"], 5, "No such file"),
-        (["scan", "--kine", "FILE", "--revision", "99999999"], 5, "does not exist yet"),
-        (["scan", "--snapshot", "FILE"], 5, "--kine"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be(both: Both, capsys: Captured, words: list[str], code: int, why: str) -> None:
-    assert run([str(both.state) if word == "FILE" else word for word in words]) == code
-    said = capsys.readouterr().err
-    assert why in said
-    assert "Traceback" not in said

@@ -90,23 +90,6 @@ def test_settle(etcd: EtcdServer, prefix: bytes, path: Path, settle: Settle) -> 
 
 
 @pytest.mark.etcd
-def test_settle_an_anomaly(etcd: EtcdServer, prefix: bytes, path: Path, settle: Settle) -> None:
-    _cluster(etcd, prefix)
-    key = prefix + b"secrets/shop/other"
-    _open_intent(path, key, etcd.put(key, LOST[:-1]))
-    written = path.read_bytes()
-    code, out, _ = settle()
-    assert (code, path.read_bytes()) == (4, written)
-    assert "--accept other-cluster-id" in out
-    code, out, _ = settle("--accept", "other-cluster-id")
-    assert code == 3
-    assert "  anomaly  " in out
-    layout = prefix.decode().rstrip("/")
-    where = f"--endpoints {etcd.endpoint} --etcd-prefix {layout}"
-    assert f"  etcdfix explain {where} {key.decode()}\n" in out
-
-
-@pytest.mark.etcd
 def test_settle_refuses_another_cluster_and_does_the_rest(
     etcd: EtcdServer, prefix: bytes, path: Path, settle: Settle
 ) -> None:

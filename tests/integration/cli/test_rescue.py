@@ -79,7 +79,12 @@ class Ground:
             server.wait()
             server.reload(NEW)
 
-    def report(self, keys: list[bytes], **changes: Any) -> Path:
+    def lost(self, *names: str) -> Path:
+        keys = self.fill(*names)
+        self.lose_key()
+        return self.report(keys)
+
+    def report(self, keys: list[bytes]) -> Path:
         path = self.folder / "report.json"
         findings = []
         for key in sorted(keys):
@@ -92,7 +97,6 @@ class Ground:
                     "value_sha256": f"sha256:{hashlib.sha256(entry.value).hexdigest()}",
                     "transformer": "aescbc/v1/key1", "rule": "secrets",
                 }
-                | changes
             )  # fmt: skip
         origin = {"type": "etcd", "path": None, "revision": self.store.revision()}
         write_report(path, uid=self.server.uid, head={"encryption_config": None}, origin=origin)
@@ -100,11 +104,11 @@ class Ground:
         path.write_text(json.dumps(document))
         return path
 
-    def rescue(self, *words: str | Path, output: str = "json", token: str = TOKEN) -> Out:
-        kubeconfig = self.server.kubeconfig(self.folder, token=token)
+    def rescue(self, report: Path) -> Out:
+        kubeconfig = self.server.kubeconfig(self.folder, token=TOKEN)
         code = run(
-            ["rescue", *map(str, words), "--kubeconfig", str(kubeconfig), "--rescued", str(self.saved),
-             "--audit-log", str(self.log), "-o", output]
+            ["rescue", "--from-report", str(report), "--kubeconfig", str(kubeconfig), "--rescued", str(self.saved),
+             "--audit-log", str(self.log), "-o", "json"]
         )  # fmt: skip
         out, err = self._capfd.readouterr()
         assert CONTENTS not in out + err
@@ -119,11 +123,9 @@ class Ground:
     def files(self) -> list[str]:
         return sorted(path.name for path in self.saved.iterdir() if path.name != INDEX_NAME)
 
-    def asked(self, server: StandIn | None = None) -> list[str]:
-        requests = (server or self.server).requests
-        return [
-            r.path for r in requests if r.path.endswith("?resourceVersion=0") and "kube-system" not in r.path
-        ]
+    def asked(self) -> list[str]:
+        paths = [request.path for request in self.server.requests]
+        return [path for path in paths if path.endswith("?resourceVersion=0") and "kube-system" not in path]
 
 
 @pytest.fixture
@@ -140,7 +142,7 @@ def test_everything_that_a_report_names_is_saved_byte_for_byte(ground: Ground) -
     keys = ground.fill("one", "two", "three")
     ground.fill("settings", kind="ConfigMap")
     ground.lose_key()
-    found = ground.rescue("--from-report", ground.report(keys))
+    found = ground.rescue(ground.report(keys))
     assert (found.code, found.report["complete"]) == (0, True)
     assert found.states() == dict.fromkeys(["one", "two", "three"], "saved")
     index = read_index(ground.saved)
@@ -159,8 +161,7 @@ def test_everything_that_a_report_names_is_saved_byte_for_byte(ground: Ground) -
 
 
 def test_the_record_comes_before_the_first_object_is_asked_for(ground: Ground) -> None:
-    keys = ground.fill("one")
-    ground.lose_key()
+    report = ground.lost("one")
     seen: list[int] = []
 
     def look(request: Request) -> None:
@@ -168,7 +169,7 @@ def test_the_record_comes_before_the_first_object_is_asked_for(ground: Ground) -
             seen.append(sum(1 for _ in read_records(ground.log)))
 
     ground.server.before.append(look)
-    assert ground.rescue("--from-report", ground.report(keys)).code == 0
+    assert ground.rescue(report).code == 0
     assert seen == [1]
     first, second = read_records(ground.log)
     assert [first.type, second.type] == ["reveal", "rescued"]
@@ -187,7 +188,7 @@ def test_a_server_that_reads_the_object_ends_it_before_anything_is_revealed(
         ground.server.wait()
         ground.server.reload(NEW)
         ground.server.behaviour.listed = [("127.0.0.1", reads.port)]
-    found = ground.rescue("--from-report", report)
+    found = ground.rescue(report)
     assert found.code == 4
     assert reads.url in found.err
     assert ground.files() == []
@@ -195,30 +196,11 @@ def test_a_server_that_reads_the_object_ends_it_before_anything_is_revealed(
     assert not ground.log.exists()
 
 
-def test_what_was_written_anew_after_the_report_needs_no_rescue(ground: Ground) -> None:
-    keys = ground.fill("one", "two")
-    ground.lose_key()
-    report = ground.report(keys)
-    document = json.loads(report.read_text())
-    entry = ground.store.get(keys[0])
-    assert entry is not None
-    ground.store.delete(keys[0], mod_revision=entry.mod_revision)
-    ground.server.lose_cache("secrets")
-    again = ground.server.create("v1", "Secret", "one", "shop", data={"a": CONTENTS})
-    assert again == keys[0]
-    report.write_text(json.dumps(document))
-    found = ground.rescue("--from-report", report)
-    assert found.states()["one"] == "readable"
-    assert found.code == 3  # the other is lost with the cache
-
-
 def test_a_second_run_asks_for_nothing_that_is_saved(ground: Ground) -> None:
-    keys = ground.fill("one", "two")
-    ground.lose_key()
-    report = ground.report(keys)
-    assert ground.rescue("--from-report", report).code == 0
+    report = ground.lost("one", "two")
+    assert ground.rescue(report).code == 0
     before, files = len(ground.asked()), ground.files()
-    found = ground.rescue("--from-report", report)
+    found = ground.rescue(report)
     assert found.code == 0
     assert set(found.states().values()) == {"saved"}
     assert (len(ground.asked()), ground.files()) == (before, files)
@@ -227,11 +209,9 @@ def test_a_second_run_asks_for_nothing_that_is_saved(ground: Ground) -> None:
 
 def test_a_server_that_dies_midway_leaves_what_was_saved_and_the_next_run_goes_on(ground: Ground) -> None:
     names = [f"secret-{number:02}" for number in range(12)]
-    keys = ground.fill(*names)
-    ground.lose_key()
-    report = ground.report(keys)
+    report = ground.lost(*names)
     ground.server.die_after(2 + 3 + 4 + 1)  # kube-system, endpoints, samples, objects
-    found = ground.rescue("--from-report", report)
+    found = ground.rescue(report)
     assert found.code == 3
     saved = [name for name, state in found.states().items() if state == "saved"]
     assert 0 < len(saved) < 12
@@ -247,7 +227,7 @@ def test_another_server_gives_what_the_first_has_lost(ground: Ground) -> None:
     ground.lose_key()
     ground.server.restart()
     ground.server.behaviour.listed = [("127.0.0.1", other.port)]
-    found = ground.rescue("--from-report", ground.report(keys))
+    found = ground.rescue(ground.report(keys))
     assert found.code == 0
     first, second = found.report["servers"]
     assert (first["given"], second["given"]) == (0, 3)
@@ -256,43 +236,27 @@ def test_another_server_gives_what_the_first_has_lost(ground: Ground) -> None:
     assert len(objects) == 1  # and a LIST, which told that it has lost the kind
 
 
-def test_an_older_state_is_saved_and_called_so(ground: Ground) -> None:
-    keys = ground.fill("one")
-    ground.lose_key()
-    report = ground.report(keys, mod_revision=10**6)
-    found = ground.rescue("--from-report", report)
-    assert found.code == 3
-    (one,) = found.report["objects"]
-    assert (one["state"], one["older"]) == ("saved", True)
-    assert "older state" in ground.rescue("--from-report", report, output="text").out
-    assert len(ground.files()) == 1
-
-
 def test_an_answer_that_is_another_object_is_not_kept(ground: Ground) -> None:
-    keys = ground.fill("one", "two")
-    ground.lose_key()
+    report = ground.lost("one", "two")
     other = json.dumps(
         {"kind": "Secret", "apiVersion": "v1", "data": {"p": CONTENTS},
          "metadata": {"name": "two", "namespace": "shop", "uid": "u", "resourceVersion": "7"}}
     )  # fmt: skip
     ground.server.behaviour.instead[f"{SECRETS}/one?resourceVersion=0"] = Answer(200, other.encode())
-    found = ground.rescue("--from-report", ground.report(keys))
+    found = ground.rescue(report)
     assert found.code == 3
     assert found.states() == {"one": "refused", "two": "saved"}
 
 
 def test_servers_of_another_cluster_are_refused(ground: Ground) -> None:
-    keys = ground.fill("one")
-    ground.lose_key()
-    report = ground.report(keys)
+    report = ground.lost("one")
     report.write_text(report.read_text().replace(ground.server.uid, "another-cluster"))
-    assert ground.rescue("--from-report", report).code == 4
+    assert ground.rescue(report).code == 4
     assert ground.files() == []
 
 
 def test_a_signal_ends_it_with_what_is_saved_on_record(ground: Ground) -> None:
-    keys = ground.fill("one", "three", "two")
-    ground.lose_key()
+    report = ground.lost("one", "three", "two")
 
     def end(request: Request) -> None:
         if request.path == f"{SECRETS}/three?resourceVersion=0":
@@ -300,7 +264,7 @@ def test_a_signal_ends_it_with_what_is_saved_on_record(ground: Ground) -> None:
             time.sleep(0.5)
 
     ground.server.before.append(end)
-    found = ground.rescue("--from-report", ground.report(keys))
+    found = ground.rescue(report)
     assert found.code == 143
     assert found.states() == {"one": "saved", "three": "not-asked", "two": "not-asked"}
     assert found.report["incomplete_reasons"][0] == "ended by SIGTERM"
@@ -311,29 +275,25 @@ def test_a_signal_ends_it_with_what_is_saved_on_record(ground: Ground) -> None:
 def test_digests_that_could_not_be_recorded_are_told_and_recorded_by_the_next_run(
     ground: Ground, monkeypatch: Patch
 ) -> None:
-    keys = ground.fill("one", "two")
-    ground.lose_key()
-    report = ground.report(keys)
+    report = ground.lost("one", "two")
 
     def fail(_record: RescueRecord, _objects: object) -> None:
         raise AuditError("audit log: no space", path=ground.log)
 
     monkeypatch.setattr(RescueRecord, "saved", fail)
-    found = ground.rescue("--from-report", report)
+    found = ground.rescue(report)
     assert found.code == 3
     assert "2 saved objects are not on record" in found.report["incomplete_reasons"][0]
     assert saved_digests(ground.log, "") == set()
     monkeypatch.undo()
-    assert ground.rescue("--from-report", report).code == 0
+    assert ground.rescue(report).code == 0
     assert len(saved_digests(ground.log, "")) == 2
 
 
 def test_a_forged_file_is_never_put_on_record(ground: Ground) -> None:
     """Somebody changes a file, and its line in the index, before the next run: it is asked for again."""
-    keys = ground.fill("one")
-    ground.lose_key()
-    report = ground.report(keys)
-    assert ground.rescue("--from-report", report).code == 0
+    report = ground.lost("one")
+    assert ground.rescue(report).code == 0
     (true,) = read_index(ground.saved).objects
     raw = (ground.saved / true.file).read_bytes().replace(CONTENTS.encode(), b"Zm9yZ2Vk")
     sha256 = digest_of(raw)
@@ -343,24 +303,23 @@ def test_a_forged_file_is_never_put_on_record(ground: Ground) -> None:
     (ground.saved / forged.file).write_bytes(raw)
     (ground.saved / true.file).unlink()
     (ground.saved / INDEX_NAME).write_bytes(msgspec.json.encode(forged) + b"\n")
-    found = ground.rescue("--from-report", report)
+    found = ground.rescue(report)
     assert found.code == 0
     assert found.report["objects"][0]["sha256"] == true.sha256
     assert saved_digests(ground.log, "") == {true.sha256}
     (ground.saved / true.file).unlink()
     (ground.saved / INDEX_NAME).write_bytes(msgspec.json.encode(forged) + b"\n")
     ground.server.restart()
-    found = ground.rescue("--from-report", report)
+    found = ground.rescue(report)
     assert found.code == 3
     assert "are not on record, and no server" in found.report["incomplete_reasons"][0]
     assert saved_digests(ground.log, "") == {true.sha256}
 
 
 def test_a_log_that_cannot_take_the_record_ends_it_before_anything_is_revealed(ground: Ground) -> None:
-    keys = ground.fill("one")
-    ground.lose_key()
+    report = ground.lost("one")
     ground.log.parent.chmod(0o777)
-    found = ground.rescue("--from-report", ground.report(keys))
+    found = ground.rescue(report)
     assert found.code == 4
     assert ground.asked() == []
     assert ground.files() == []
@@ -383,12 +342,12 @@ def test_a_full_disk_ends_it_with_what_is_whole(ground: Ground, monkeypatch: Pat
         write(descriptor, data)
 
     monkeypatch.setattr(durable, "write_fully", full)
-    found = ground.rescue("--from-report", ground.report(keys))
+    found = ground.rescue(ground.report(keys))
     assert found.code == 3
     assert found.states() == {"one": "saved", "three": "not-asked", "two": "not-asked"}
     assert "No space left" in found.report["incomplete_reasons"][0]
     assert len(ground.files()) == 1
     assert f"{SECRETS}/two?resourceVersion=0" not in ground.asked()
     monkeypatch.undo()
-    again = ground.rescue("--from-report", ground.report(keys))
+    again = ground.rescue(ground.report(keys))
     assert again.states() == {"one": "saved", "three": "saved", "two": "saved"}

@@ -113,16 +113,6 @@ def test_broken_log_says_how_to_go_on_and_hinders_nothing(
     assert {path: path.read_bytes() for path in broken.parent.iterdir()} == left
 
 
-def test_listed_backup_is_held_against_the_digest_too(registry: Registry) -> None:
-    digest = _printed(registry)
-    backup = registry.kept()[0].path
-    with registry.untouched():
-        ran = registry.undo(backup, "--expect-value-sha256", "ab" * 32)
-    registry.refused(ran, "does not have the digest", hint="another value")
-    _nothing_said(ran, digest)
-    assert registry.undo(backup, "--expect-value-sha256", digest).code == 0
-
-
 def test_by_itself_only_where_nothing_is(registry: Registry) -> None:
     digest = _printed(registry)
     backup = registry.kept()[0].path
@@ -182,22 +172,16 @@ def test_protected_kind_by_itself_needs_the_risk_accepted(registry: Registry) ->
     assert "--accept cluster-breaking" in registry.records()[0].accepted
 
 
-def test_authorization_is_asked_and_shown(registry: Registry, api: KubernetesAPI) -> None:
+def test_authorization_is_asked_for(registry: Registry, api: KubernetesAPI) -> None:
     asked = (registry.deleted().path, "--kubeconfig", str(api.kubeconfig(registry.folder)))
     api.denied = {"delete"}
     with registry.untouched():
         ran = registry.undo(*asked)
     registry.refused(ran, "denies the permission to delete secrets shop/broken", hint="auth can-i")
-    api.denied = set()
-    api.reads = True
+    api.denied, api.reads = set(), True
     with registry.untouched():
         ran = registry.undo(*asked)
     registry.refused(ran, "or this is not that server's etcd", hint="--etcd-servers")
-    api.reads = False
-    ran = registry.undo(*asked)
-    assert ran.code == 0, ran.err
-    assert f"Allowed by  {api.url}, for alice@example.org" in ran.err
-    assert registry.records()[-2].operator.authorization == "allowed"
 
 
 @pytest.mark.parametrize("named", [True, False])

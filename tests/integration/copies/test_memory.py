@@ -9,7 +9,7 @@ import pytest
 
 from etcdfix.apiserver.kubeconfig import APIAccess
 from etcdfix.copies.memory import Memory
-from etcdfix.copies.model import Copy, Freshness, Place, Sameness, Wanted, Way
+from etcdfix.copies.model import Copy, Freshness, Place, Wanted, Way
 from etcdfix.copies.object import Rescued
 from etcdfix.copies.rank import alike, ranked
 from etcdfix.copies.rescued import read_index
@@ -42,18 +42,6 @@ def of_memory(cluster: LostKeyCluster, wanted: Wanted, uid: str | None = None) -
         assert memory.looked
         assert bool(memory.problems) is (uid == "other")
         return copies
-
-
-def test_what_a_server_remembers_is_the_write_that_stands_there(lose_key: LoseKey) -> None:
-    with lose_key() as cluster, looking(cluster) as (wanted, _examiner), cluster.unwritten():
-        (copy,) = of_memory(cluster, wanted)
-        assert (copy.place, copy.way, copy.source) == (Place.MEMORY, Way.PATCH, "memory")
-        assert (copy.same_object, copy.freshness, copy.doubt) == (Sameness.SAME, Freshness.CURRENT, "")
-        assert (copy.uid, copy.reads) == (cluster.uid("one"), True)
-        asked = [one for one in cluster.p1.requests if "/secrets/" in one.path]
-        assert asked
-        assert all("PartialObjectMetadata" in one.accept for one in asked)
-        assert of_memory(cluster, wanted, "other") == []
 
 
 def test_what_is_being_deleted(lose_key: LoseKey) -> None:

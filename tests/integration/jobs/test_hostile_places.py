@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import base64
-import resource
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from etcdfix.testing.servers import EtcdServer
 from tests.support.collecting import REPOSITORY
-from tests.support.job_runs import JOBS, Ended, Ground, adopting, pairs, without_loss, without_times
+from tests.support.job_runs import JOBS, Ended, Ground, adopting, pairs, without_times
 from tests.support.objects import KEY_1
 
 pytestmark = pytest.mark.etcd
@@ -35,33 +32,6 @@ def ground(
 def check_whole(ended: Ended, ground: Ground) -> None:
     assert (ended.code, ended.err) == (FINDINGS, "")
     assert without_times(ended.document) == ground.expected
-
-
-def limited(kind: int, least: int) -> dict[str, Any]:
-    return {"preexec_fn": lambda: resource.setrlimit(kind, (least, least))}
-
-
-@pytest.mark.parametrize("count", [16, 24, 32])
-def test_few_files_may_be_open(ground: Ground, count: int) -> None:
-    ended = ground.scan(options=limited(resource.RLIMIT_NOFILE, count)).finish()
-    assert "Traceback" not in ended.err
-    if ended.code == FINDINGS:
-        assert without_times(ended.document) == ground.expected
-    else:
-        assert ended.code in {INCOMPLETE, 5, 6}, ended.code
-        assert ended.err
-        assert not ended.out or without_loss(ended.document) == without_loss(ground.expected)
-
-
-def test_a_worker_without_memory(ground: Ground) -> None:
-    """Its pages are examined by the first process, which says so, or the worker answers that it could not."""
-    command = ground.scan()
-    for pid in command.wait_for_workers():
-        resource.prlimit(pid, resource.RLIMIT_AS, (60 << 20, 60 << 20))
-    ended = command.finish()
-    assert ended.code in {FINDINGS, INCOMPLETE}
-    assert without_loss(ended.document) == without_loss(ground.expected)
-    assert "Traceback" not in ended.err
 
 
 def test_code_of_others_is_not_imported_by_workers(ground: Ground, tmp_path: Path) -> None:
@@ -89,17 +59,6 @@ def test_code_of_others_is_not_imported_by_workers(ground: Ground, tmp_path: Pat
     )
     check_whole(command.finish(), ground)
     assert not seen.exists()
-
-
-def test_the_reader_goes_early(ground: Ground) -> None:
-    command = ground.scan(options={"stdout": subprocess.PIPE})
-    assert command.process.stdout is not None
-    assert command.process.stdout.read(1) == b"{"
-    command.process.stdout.close()
-    command.process.stdout = None
-    ended = command.finish()
-    assert ended.code not in {0, FINDINGS}
-    assert "Traceback" not in ended.err
 
 
 def is_code(name: str) -> bool:

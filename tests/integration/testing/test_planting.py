@@ -1,15 +1,19 @@
-"""Every damage that can be planted, in every value that it fits, in a real etcd: its cause is found."""
+"""Damage that is planted in a real etcd is found, and the assertion that all can be read says so."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from etcdfix.report.model import Summary
 from etcdfix.testing import (
+    CertificateAuthority,
     Damage,
     DoesNotFit,
     EtcdServer,
@@ -22,6 +26,7 @@ from etcdfix.testing import (
     secret,
     store,
 )
+from tests.support.collecting import ALPHA
 from tests.support.encoders import kms_v2_body
 from tests.support.objects import IDENTITY, KMS_V2, configuration_of_rules, crd, provider
 from tests.support.thorough import some
@@ -81,12 +86,6 @@ def ground(etcd: EtcdServer, etcd_prefix: str, tmp_path: Path) -> Ground:
     return Ground(etcd, etcd_prefix, tmp_path)
 
 
-def test_in_order_to_begin_with(ground: Ground) -> None:
-    for prefix, place in ground.places.items():
-        summary = assert_all_readable(place.config, endpoints=ground.etcd, etcd_prefix=prefix)
-        assert summary.keys > 1
-
-
 @pytest.mark.parametrize("damage", some(list(Damage), of=5))
 def test_what_is_planted_is_found(damage: Damage, ground: Ground) -> None:
     way, etcd = damage.value, ground.etcd
@@ -112,11 +111,6 @@ def test_what_is_planted_is_found(damage: Damage, ground: Ground) -> None:
         assert WITHHELD.decode() not in str(caught.value) + repr(planted)
         seen.add(finding.cause)
     assert way.cause in seen
-
-
-def test_nothing_is_planted_where_nothing_is(etcd: EtcdServer, etcd_prefix: str) -> None:
-    with pytest.raises(DoesNotFit, match="there is nothing to damage"):
-        plant(etcd, f"{etcd_prefix}/secrets/shop/web", Damage.EMPTY, etcd_prefix=etcd_prefix)
 
 
 def test_a_value_of_kms(etcd: EtcdServer, etcd_prefix: str, tmp_path: Path) -> None:
@@ -149,3 +143,102 @@ def test_no_variable_leads_elsewhere(
     plant(etcd, key, Damage.EMPTY, etcd_prefix=etcd_prefix)
     etcd.delete(key.encode())
     assert fresh_etcd.revision() == 1
+
+
+def objects(summary: Summary) -> int:
+    return summary.keys - summary.not_objects  # other tests have other prefixes
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "config.json"
+    path.write_bytes(configuration_of_rules((("secrets",), (provider("aesgcm", key1=bytes(32)), IDENTITY))))
+    return path
+
+
+@pytest.fixture
+def key(etcd: EtcdServer, etcd_prefix: str, config: Path) -> str:
+    at = f"{etcd_prefix}/secrets/shop/web"
+    store(etcd, at, secret("web", "shop", {"a": b"hush-hush" * 9}), config=config, etcd_prefix=etcd_prefix)
+    return at
+
+
+def test_a_finding_in_words(etcd: EtcdServer, etcd_prefix: str, config: Path, key: str) -> None:
+    plant(etcd, key, Damage.CIPHERTEXT_BIT, config=config, etcd_prefix=etcd_prefix)
+    with pytest.raises(NotAllReadable) as caught:
+        assert_all_readable(config, endpoints=etcd, etcd_prefix=etcd_prefix)
+    said = str(caught.value)
+    assert said.startswith("1 of 1 object")
+    assert all(word in said for word in ("ciphertext-damaged", key, etcd.endpoint))
+    assert "hush" not in str(caught.value)
+    assert (len(caught.value.findings), caught.value.incomplete) == (1, ())
+
+
+def test_names_of_strangers_are_safe(etcd: EtcdServer, etcd_prefix: str) -> None:
+    etcd.put(f"{etcd_prefix}/configmaps/shop/a\x1b[31mb".encode(), b"")
+    with pytest.raises(NotAllReadable, match=r"\\x1b") as caught:
+        assert_all_readable(None, endpoints=etcd, etcd_prefix=etcd_prefix)
+    assert "\x1b" not in str(caught.value)
+
+
+def test_a_server_with_certificates(
+    start_etcd: Callable[..., EtcdServer], authority: CertificateAuthority
+) -> None:
+    server = start_etcd(authority=authority, client_certificates=True)
+    store(server, "/registry/configmaps/shop/a", config_map("a", "shop", {"a": "b"}))
+    assert server.tls is not None
+    assert objects(assert_all_readable(None, endpoints=server.endpoint, **server.tls._asdict())) == 1
+    server.require_login(b"/registry/")
+    assert objects(assert_all_readable(None, endpoints=server)) == 1
+
+
+def test_what_is_known_is_no_reason(
+    etcd: EtcdServer, etcd_prefix: str, config: Path, key: str, tmp_path: Path
+) -> None:
+    planted = plant(etcd, key, Damage.EMPTY, config=config, etcd_prefix=etcd_prefix)
+    baseline = tmp_path / "known.json"
+    words = [sys.executable, "-m", "etcdfix", "scan", "--endpoints", etcd.endpoint]
+    words += ["--etcd-prefix", etcd_prefix, "--encryption-config", str(config)]
+    assert subprocess.run([*words, "-o", "json", "--output-file", baseline], check=False).returncode == 1
+    assert_all_readable(config, endpoints=etcd, etcd_prefix=etcd_prefix, baseline=baseline)
+    etcd.put(planted.key, bytes(40))
+    with pytest.raises(NotAllReadable, match="zeroed-value"):
+        assert_all_readable(config, endpoints=etcd, etcd_prefix=etcd_prefix, baseline=baseline)
+
+
+def test_what_cannot_be_decided_fails(etcd: EtcdServer, etcd_prefix: str, config: Path, key: str) -> None:
+    with pytest.raises(NotAllReadable, match="no-configuration"):
+        assert_all_readable(None, endpoints=etcd, etcd_prefix=etcd_prefix)
+    etcd.put(key.encode(), b"k8s:enc:kms:v2:prov:" + b"x" * 100)
+    config.write_bytes(configuration_of_rules((("secrets",), (KMS_V2, IDENTITY))))
+    with pytest.raises(NotAllReadable, match="kms"):
+        assert_all_readable(config, endpoints=etcd, etcd_prefix=etcd_prefix, ask_kms=False)
+
+
+def test_nothing_to_see_fails(etcd: EtcdServer, etcd_prefix: str, config: Path, key: str) -> None:
+    with pytest.raises(NotAllReadable, match=f"no key starts with {etcd_prefix}-not/") as caught:
+        assert_all_readable(config, endpoints=etcd, etcd_prefix=f"{etcd_prefix}-not")
+    assert caught.value.findings == ()
+    with pytest.raises(NotAllReadable, match="incomplete: no object is in this scope"):
+        assert_all_readable(config, endpoints=etcd, etcd_prefix=etcd_prefix, resources=["daemonsets.apps"])
+    with pytest.raises(NotAllReadable, match="no key matches the given name"):
+        assert_all_readable(
+            config, endpoints=etcd, etcd_prefix=etcd_prefix, resources=[f"{etcd_prefix}/secrets/other"]
+        )
+    with pytest.raises(NotAllReadable, match="no object is in this scope"):
+        assert_all_readable(config, endpoints=etcd, etcd_prefix=etcd_prefix, resources=["pods"])
+
+
+def test_a_snapshot() -> None:
+    with pytest.raises(NotAllReadable, match=r"62 of 499 objects are broken") as caught:
+        assert_all_readable(ALPHA / "config-lost.yaml", snapshot=ALPHA / "snapshot.db.gz", ask_kms=False)
+    assert caught.value.findings
+
+
+def test_variables_are_not_looked_at(
+    etcd: EtcdServer, etcd_prefix: str, config: Path, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("ENDPOINTS", "127.0.0.1:1"), ("CACERT", "/no/such/file"), ("USER", "root:x")):
+        monkeypatch.setenv(f"ETCDCTL_{name}", value)
+        monkeypatch.setenv(f"ETCDFIX_{name}", value)
+    assert objects(assert_all_readable(config, endpoints=etcd, etcd_prefix=etcd_prefix)) == 1

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix import testing
 from etcdfix.testing import Damage
 
 pytestmark = pytest.mark.etcd
@@ -100,14 +99,6 @@ def test_no_etcd(run: Run, missing: str, code: int, summary: str) -> None:
     assert "/no/such/etcd cannot be executed" in said
 
 
-def test_nothing_is_imported_where_nobody_asks(run: Run) -> None:
-    """There is no entry point: pytest alone does not load the plugin, nor anything else of the package."""
-    text = "import sys\n\ndef test() -> None:\n    assert not [name for name in sys.modules if 'etcdfix' in name]\n"
-    code, said = run({"test_alone.py": text})
-    assert code == 0, said
-    assert "pytest11" not in Path("pyproject.toml").read_text()
-
-
 def test_the_package_needs_nothing_of_the_extra_to_be_imported() -> None:
     script = (
         "import sys\n"
@@ -119,11 +110,6 @@ def test_the_package_needs_nothing_of_the_extra_to_be_imported() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-def test_the_page_names_all_that_is_public() -> None:
-    for name in testing.__all__:
-        assert re.search(rf"\b{name}\b", PAGE), name
 
 
 def test_the_page_has_every_damage_and_what_etcdfix_says_of_it() -> None:

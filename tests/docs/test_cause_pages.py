@@ -75,7 +75,7 @@ def commands(text: str) -> list[list[str]]:
     return found
 
 
-READERS = frozenset({"explain", "get", "scan", "orphans"})
+READERS = frozenset({"copies", "explain", "get", "scan"})
 
 
 @pytest.mark.parametrize("cause", Cause)

@@ -123,14 +123,14 @@ class Case(NamedTuple):
     ground: dict[str, Any]
     steps: tuple[str, ...] = (*WRITE_STEPS, *CONFIRM_STEPS)
     first: str = "confirm"
-    of: int = 3
+    of: int = 4
 
 
 _TWO: Final = ("one", "two")
 _ROOM: Final = (*WRITE_STEPS, *CONFIRM_STEPS, *RESERVE_STEPS, *RELEASE_STEPS, "confirm")
 _CHECKS: Final = ("check: read the key", "check: members", "check: everything else", "preview")
 CASES: Final = {
-    "delete": Case(deletion, {"encryption": "plain"}, (*_ROOM, *_CHECKS, *CREATE_STEPS), "", 2),
+    "delete": Case(deletion, {"encryption": "plain"}, (*_ROOM, *_CHECKS, *CREATE_STEPS), "", 3),
     "delete under a key declared lost": Case(
         deletion_with_a_log,
         {"encryption": "lost", "directories": _TWO, "key_lost": "aesgcm/v1/key1"},
@@ -174,7 +174,7 @@ def test_killed_at_every_step(
     assert set(steps) >= {SENT, ANSWERED, *APPEND_STEPS, *case.steps}
 
 
-@pytest.mark.parametrize("name", ["delete", "undo", "fix from a revision", "fix of a bit"])
+@pytest.mark.parametrize("name", ["delete", "fix of a bit"])
 def test_killed_at_random(
     etcd: EtcdServer, mortals: Mortals, lay: Lay, folder: Path, capfd: Captured, name: str
 ) -> None:
@@ -294,17 +294,14 @@ def backup_of(ground: Ground) -> Path:
 # Signals that ask for the end.
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
-    "at",
+    ("number", "at"),
     [
-        "backup: before create file",
-        "backup: after fsync directory",
-        "backup marker: after unlink file",
-        SENT,
-        ANSWERED,
-        "audit log: after write record",
-        "audit reserve: before unlink file",
+        (signal.SIGINT, "backup: before create file"),
+        (signal.SIGTERM, "backup marker: after unlink file"),
+        (signal.SIGTERM, SENT),
+        (signal.SIGINT, ANSWERED),
+        (signal.SIGTERM, "audit log: after write record"),
     ],
 )
 def test_signal_between_intent_and_outcome_waits_for_it(
@@ -351,8 +348,14 @@ def test_signal_while_etcd_does_not_answer_waits_for_it(
     assert Aftermath(ground, cluster, scene.key, capfd).verify() == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("at", ["check: everything else", "confirm", "audit log: before create file"])
+@pytest.mark.parametrize(
+    ("number", "at"),
+    [
+        (signal.SIGINT, "check: everything else"),
+        (signal.SIGTERM, "confirm"),
+        (signal.SIGINT, "audit log: before create file"),
+    ],
+)
 def test_signal_before_the_intent_ends_it_and_nothing_was_changed(
     etcd: EtcdServer,
     mortals: Mortals,

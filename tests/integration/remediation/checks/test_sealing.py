@@ -102,13 +102,6 @@ def test_what_is_no_proof(registry: Registry, prepare: Callable[[Registry], None
     unproven(registry, "aesgcm/v1/fresh")
 
 
-def test_an_older_value_is_no_proof_where_the_target_is_the_newest(registry: Registry) -> None:
-    """The stale file names key1; an API server has just written the target under key2."""
-    registry.put("shop/old", OLD)
-    unproven(registry)
-    assert fix(registry, *ACCEPTED).code == 0
-
-
 def _other_log(registry: Registry) -> None:
     registry.log = own_directory(registry.folder / "other") / "audit.jsonl"
 
@@ -160,23 +153,6 @@ def test_what_an_open_intent_may_have_put_there_is_no_proof(registry: Registry) 
         run_fix(cluster, request, Agreeing(), preview=lambda *_: None, step=die)
     assert registry.stored(good) is not None
     unproven(registry)
-
-
-@pytest.mark.parametrize(
-    ("name", "resource", "value", "words"),
-    [
-        ("10.0.0.1", "masterleases", b"k8s\x00", "the key holds no object"),
-        ("shop/web", "example.com/widgets", OLD, "is undetermined"),  # no definition claims it
-    ],
-)
-def test_what_is_not_proven_unreadable(
-    registry: Registry, name: str, resource: str, value: bytes, words: str
-) -> None:
-    key = registry.put(name, value, resource)
-    with registry.untouched():
-        ran = registry.put_back(key, f"candidate:{candidate_config(registry.folder)}", *ACCEPTED)
-    assert ran.code == 4, ran
-    assert words in ran.err or "GONE" not in ran.err
 
 
 def test_candidate_that_opens_what_no_definition_claims(registry: Registry) -> None:

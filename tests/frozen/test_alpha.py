@@ -53,7 +53,7 @@ TEXTS: dict[str, list[str]] = {
     "explain-history": ["explain", DAMAGED, "--history", "--snapshot", SNAPSHOT, *LOST],
     "copies": ["copies", DAMAGED, "--snapshot", SNAPSHOT, *LOST],
     "compare": ["compare", "--with-snapshot", SNAPSHOT, "--snapshot", SNAPSHOT, "--revision", "560", *LOST],
-    "no-snapshot": ["scan", "--snapshot", "README.md"],
+    "no-snapshot": ["scan", "--snapshot", "LICENSE"],
     "no-configuration": ["scan", "--snapshot", SNAPSHOT],
     "unknown-resource": ["scan", "--snapshot", SNAPSHOT, "secrt"],
 }

@@ -37,15 +37,8 @@ class Ran(NamedTuple):
         Draft202012Validator(SCHEMAS["doctor"]()).validate(found)
         return found
 
-    @property
-    def states(self) -> list[tuple[str, str]]:
-        checks = self.document["checks"]
-        for check in checks:
-            assert bool(check["next_step"]) is (check["state"] != "ok"), check
-        return [(check["name"], check["state"]) for check in checks]
-
     def of(self, name: str) -> list[str]:
-        return [state for found, state in self.states if found == name]
+        return [check["state"] for check in self.document["checks"] if check["name"] == name]
 
 
 class Doctor:
@@ -121,26 +114,16 @@ def test_a_warning_alone_is_0_and_what_cannot_be_told_is_3(doctor: Doctor) -> No
     doctor.etcd.store.put(b"/registry/secrets/shop/a", aescbc(secret(), KEY_2))
     ran = doctor()
     assert (ran.code, ran.of("keys")) == (1, ["fail", "ok"])
-    warning = ran.document["do_not_restart"]
-    assert warning.startswith("Do not restart an API server: ")
-    head = doctor(form="text").out.splitlines()
-    assert len(head) <= 24
-    assert (" 1 failed, " in head[0], head[1]) == (True, warning)
-    assert head[2].startswith("Next: keys: delete nothing; ")
-    assert f"  etcdfix scan --endpoints {doctor.etcd.endpoint} " in "\n".join(head[:6])
     missing = doctor("--backup-dir", str(doctor.folder / "none"), form="text").out.splitlines()
-    assert (" 2 failed, " in missing[0], len(missing) <= 24) == (True, True)
-    at = missing.index("What else failed")
-    assert missing[at + 1].startswith("1. backup-dir: ")
-    assert missing[at + 2].strip() == f"mkdir -m 0700 {doctor.folder / 'none'}"
+    assert len(missing) <= 24
+    assert missing[1] == ran.document["do_not_restart"] != ""
+    assert f"  etcdfix scan --endpoints {doctor.etcd.endpoint} " in "\n".join(missing[:6])
+    assert f"mkdir -m 0700 {doctor.folder / 'none'}" in "\n".join(missing)
 
 
 def test_an_etcd_that_is_not_there_is_a_failure_and_nothing_that_rests_on_it_is_told(doctor: Doctor) -> None:
     ran = doctor(source=["--endpoints", "127.0.0.1:1", "--user", "ada:not-to-be-shown"])
-    assert ran.code == 1
-    assert [name for name, _ in ran.states] == [
-        "reach", "tls", "tls", "configuration", "cluster", "backup-dir", "audit-log", "audit-log",
-    ]  # fmt: skip
+    assert (ran.code, ran.of("members"), ran.of("keys")) == (1, [], [])
     assert (ran.of("reach"), ran.of("backup-dir"), ran.of("tls")) == (["fail"], ["ok"], ["warn", "ok"])
     assert ran.document["source"]["endpoints"] == ["127.0.0.1:1"]
     assert "not-to-be-shown" not in ran.out + ran.err
@@ -162,4 +145,3 @@ def test_an_interruption_gives_what_there_is(doctor: Doctor, monkeypatch: Patch)
     ran = doctor()
     assert (ran.code, ran.document["ended"]) == (130, "interrupted")
     assert (ran.of("members"), ran.of("alarms"), ran.of("audit-log")) == (["ok"], [], [])
-    assert "(interrupted before the end)" in doctor(form="text").out

@@ -132,10 +132,7 @@ def test_a_configuration_is_cured_not_deleted(namespace: Namespace, config: str)
     for name in "abcd":
         cluster.values[cluster.key("secrets", "shop", name)] = b"k8s:enc:aescbc:v1:gone:" + bytes(48)
     plan = namespace.plan(cluster, "shop", "--encryption-config", config)
-    assert (
-        "4 objects under aescbc/v1/gone (secrets shop/a, secrets shop/b, secrets shop/c, …)"
-        in plan[0]["action"]
-    )
+    assert "4 objects under aescbc/v1/gone" in plan[0]["action"]
     assert plan[0]["command"].startswith("etcdfix encryption try ")
     assert not deletions(plan)
     cluster.values["/registry/namespaces/shop"] = b"k8s:enc:aescbc:v1:gone:" + bytes(48)
@@ -147,70 +144,51 @@ def test_a_configuration_is_cured_not_deleted(namespace: Namespace, config: str)
 
 def test_a_key_that_opens_nothing_is_looked_for_not_deleted(namespace: Namespace, config: str) -> None:
     cluster = shop()
+
+    def deleted() -> int:
+        return len(deletions(namespace.plan(cluster, "shop", "--encryption-config", config)))
+
     for name in "ab":
         cluster.values[cluster.key("secrets", "shop", name)] = aescbc(secret(name), key=KEY_2)
-    assert (
-        "2 objects under aescbc/v1/key1"
-        in namespace.plan(cluster, "shop", "--encryption-config", config)[0]["action"]
-    )
+    assert deleted() == 0
     # With one that opens it is still the key that wrote them; once they are damaged, it is the objects.
     cluster.values[cluster.key("secrets", "shop", "c")] = aescbc(secret("c"))
-    assert not deletions(namespace.plan(cluster, "shop", "--encryption-config", config))
+    assert deleted() == 0
     for name in "ab":
         cluster.values[cluster.key("secrets", "shop", name)] = aescbc(secret(name))[:-16]
-    assert len(deletions(namespace.plan(cluster, "shop", "--encryption-config", config))) == 2
+    assert deleted() == 2
 
 
 def test_what_could_not_be_judged_holds_nothing_for_certain(namespace: Namespace) -> None:
     """Without the configuration nothing that is encrypted can be judged: an API server may well read it."""
     cluster = shop()
     cluster.values[cluster.key("secrets", "pay", "sealed")] = SEALED
-    ran = namespace(cluster, "shop")
-    assert ran.code == 3
-    assert "NOT KNOWN" in ran.out.splitlines()[0]
+    assert namespace(cluster, "shop").code == 3
     report = namespace.report(cluster)
     assert (report["state"], report["namespace"]["certain"]) == ("stuck", False)
-    assert "delete none" in report["plan"][0]["action"]
     assert not deletions(report["plan"])
-    cluster.namespace("infra")
-    cluster.secret("guarded", "infra", finalizers=("example.com/guard",))  # in order while nobody deletes it
-    assert "NOT KNOWN" in namespace(cluster, "infra").out.splitlines()[0]
-    cluster.secret("held", finalizers=("example.com/guard",), terminating=True)
-    assert "CANNOT FINISH DELETING" in namespace(cluster, "shop").out
-    del cluster.values[cluster.key("secrets", "shop", "held")]
     failure = condition("NamespaceDeletionContentFailure", "True", "ContentDeletionFailed", "no")
     cluster.namespace("shop", terminating=True, status={"phase": "Terminating", "conditions": [failure]})
-    assert "CANNOT FINISH DELETING" in namespace(cluster, "shop").out
+    assert namespace.report(cluster)["namespace"]["certain"] is True
     cluster.namespace("shop", terminating=True)
     cluster.break_(cluster.secret("lost", "pay"))
     assert namespace.report(cluster)["namespace"]["certain"] is True
-    cluster.values[cluster.key("pods", "pay", "sealed")] = SEALED
-    assert "the deletion may have no order" in namespace(cluster, "shop").out.replace("\n", " ")
 
 
 def test_namespace_object_that_could_not_be_judged_freezes_nothing_for_certain(namespace: Namespace) -> None:
     cluster = shop()
     cluster.values["/registry/namespaces/shop"] = SEALED
-    ran = namespace(cluster, "shop")
-    assert ran.code == 3
-    assert ran.out.splitlines()[0] == "INCOMPLETE: Namespace shop COULD NOT BE JUDGED"
-    assert "If no API server can read its object: NO namespace" in ran.out
+    assert namespace(cluster, "shop").code == 3
     report = namespace.report(cluster)
-    assert (report["state"], report["namespace"]["judged"], report["namespace"]["certain"]) == (
-        "unreadable",
-        False,
-        False,
-    )
+    found = report["namespace"]
+    assert (report["state"], found["judged"], found["certain"]) == ("unreadable", False, False)
     assert report["plan"][0]["command"].endswith("--encryption-config FILE /registry/namespaces/shop")
 
 
 def test_the_namespace_object_itself(namespace: Namespace) -> None:
     cluster = shop()
     key = cluster.break_("/registry/namespaces/shop")
-    ran = namespace(cluster, "shop")
-    assert ran.code == 1
-    assert ran.out.splitlines()[0] == "Namespace shop CANNOT BE READ"
-    assert "NO namespace of the cluster is processed" in ran.out
+    assert namespace(cluster, "shop").code == 1
     report = namespace.report(cluster)
     assert (report["namespace"]["frozen"], report["plan"][0]["key"]) == (True, key)
     (delete,) = deletions(report["plan"])
@@ -225,11 +203,9 @@ def test_the_namespace_object_itself(namespace: Namespace) -> None:
 
 def assert_both_ways(steps: list[dict[str, str]]) -> None:
     """Check that keeping comes first, deletes nothing, and stands by itself."""
-    keep, end = steps
-    assert keep["action"].startswith("To keep what is in it: re-create it")
-    assert keep["command"] == "kubectl create namespace shop"
-    assert end["action"].startswith("Only if it was meant to go: ")
-    assert end["command"] == "kubectl delete namespace shop --dry-run=server"
+    assert [step["command"] for step in steps] == [
+        "kubectl create namespace shop", "kubectl delete namespace shop --dry-run=server"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("broken", [True, False])
@@ -252,11 +228,8 @@ def test_a_namespace_that_was_not_seen_may_be_there(namespace: Namespace) -> Non
     assert (report["state"], report["namespace"]["exists"]) == ("unknown", None)
     commands = [step["command"] for step in report["plan"]]
     assert commands == ["kubectl get namespace shop", "etcdfix namespace shop"]
-    ran = namespace(MemorySource(cluster.values, problems=["page 7 is damaged"]), "pay")
+    ran = namespace(source, "pay")
     assert (ran.code, ran.out) == (5, "")
-    assert "was not seen, and not everything could be read" in ran.err
-    source = MemorySource(shop(terminating=False).values, problems=["page 7 is damaged"])
-    assert "every object that was seen in it can be read" in namespace(source, "shop").out
 
 
 def test_custom_resources_whose_definition_is_broken_or_gone(namespace: Namespace) -> None:
@@ -264,19 +237,9 @@ def test_custom_resources_whose_definition_is_broken_or_gone(namespace: Namespac
     key = cluster.break_(cluster.define("example.com", "Widget"))
     assert (namespace(cluster, "shop").code, namespace.plan(cluster)) == (0, [])  # nothing of it is in there
     cluster.add("example.com/v1", "Widget", "w", "shop")
-    ran = namespace(cluster, "shop")
-    assert (ran.code, "1 object in it MAY BE LEFT BEHIND" in ran.out) == (1, True)
-    (step,) = [
-        step for step in namespace.plan(cluster) if "Fix the CustomResourceDefinition" in step["action"]
-    ]
-    assert step["command"] == f"etcdfix explain {key} --impact"
+    assert namespace(cluster, "shop").code == 1
+    assert f"etcdfix explain {key} --impact" in [step["command"] for step in namespace.plan(cluster)]
     del cluster.values[key]
     cluster.break_(cluster.secret("lost", "pay"))
     first = namespace.plan(cluster)[0]
-    assert first["action"].startswith("First bring back the CustomResourceDefinition widgets.example.com")
     assert (first["command"], first["key"]) == ("kubectl apply -f FILE", key)
-    cluster = shop()
-    cluster.add("example.com/v1", "Widget", "w", "shop")
-    ran = namespace(cluster, "shop")
-    assert (ran.code, "1 object in it WILL BE LEFT BEHIND" in ran.out) == (1, True)
-    assert namespace.report(cluster)["state"] == "terminating"

@@ -66,16 +66,13 @@ def raising(error: BaseException) -> Callable[[], NoReturn]:
         (RuntimeError("can't start new thread"), 3,
          ["etcdfix: the system gives this process no more threads; nothing was changed"]),
         (click.exceptions.Abort(), 130, ["interrupted"]),
-        (OSError(errno.ENOSPC, "No space left on device"), 3,
-         ["etcdfix: reading or writing failed: No space left on device",
-          "  next: nothing was changed; the output is incomplete"]),
         (PermissionError(errno.EACCES, "Permission denied", "/x\n"), 3,
          ["etcdfix: reading or writing failed: Permission denied (/x\\n)",
           "  next: nothing was changed; the output is incomplete"]),
         (BrokenPipeError(errno.EPIPE, "Broken pipe"), 3, []),
     ],
     ids=["configuration", "source", "hostile", "ctrl-c", "sigterm", "time-out", "memory", "threads",
-         "abort", "disk-full", "denied", "pipe"],
+         "abort", "denied", "pipe"],
 )  # fmt: skip
 def test_errors_are_a_line_and_a_hint(
     run_command: RunCommand, error: BaseException, code: int, lines: list[str]

@@ -7,10 +7,9 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,13 +66,6 @@ def reached(*endpoints: str, **options: Any) -> list[Check]:
     return [*map(check_reach, endpoints, ask_endpoints(connection))]
 
 
-def test_each_endpoint_is_asked_by_itself(etcd: ScriptedEtcd) -> None:
-    dead, alive = reached("127.0.0.1:1", etcd.endpoint, dial_timeout_seconds=1)
-    assert states([dead, alive]) == ["fail", "ok"]
-    assert dead.what == "127.0.0.1:1: nobody listens there (connection refused)"
-    assert alive.what == f"{etcd.endpoint}: member 1 answers"
-
-
 def test_a_member_that_never_answers_is_not_waited_for(etcd: ScriptedEtcd) -> None:
     stop = threading.Event()
     etcd.script = lambda call: stop.wait(20) and None if call.path == STATUS.path else None
@@ -107,18 +99,14 @@ def test_versions(versions: list[str], state: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "quota", "state", "words"),
+    ("size", "quota", "state"),
     [
-        (GIB, 0, "ok", "etcd's default quota"), (2 * GIB, 0, "warn", "etcd's default quota"),
-        (2 * GIB, 8 * GIB, "ok", "its quota of 8192.0 MiB"), (7 * GIB, 8 * GIB, "warn", "its quota of 8192.0 MiB"),
-        (GIB, -1, "ok", "default quota"),
+        (GIB, 0, "ok"), (2 * GIB, 0, "warn"), (2 * GIB, 8 * GIB, "ok"), (7 * GIB, 8 * GIB, "warn"), (GIB, -1, "ok"),
     ],
 )  # fmt: skip
-def test_space(size: int, quota: int, state: str, words: str) -> None:
+def test_space(size: int, quota: int, state: str) -> None:
     full = member(db_size_bytes=size, db_size_in_use_bytes=GIB // 2, db_size_quota_bytes=quota)
-    check = check_space(full)
-    assert states([check]) == [state]
-    assert words in check.what
+    assert states([check_space(full)]) == [state]
 
 
 def test_no_leader_is_failure_and_member_list_may_be_missing(etcd: ScriptedEtcd, client: EtcdClient) -> None:
@@ -140,9 +128,6 @@ def test_alarms(etcd: ScriptedEtcd, client: EtcdClient) -> None:
     etcd.script = answering(ALARM.path, alarms(1, 2, 9))
     found = list(check_alarms(client))
     assert states(found) == ["fail", "fail", "warn"]
-    corrupt, space, _ = found
-    assert "etcdfix fix would fail" in space.what
-    assert "members-disagree.md" in corrupt.next_step
     assert [check.command.line(RUN) for check in found] == [
         "etcdctl --endpoints one:1,two:2 endpoint hashkv --cluster",
         "etcdctl --endpoints one:1 snapshot save FILE",
@@ -152,34 +137,25 @@ def test_alarms(etcd: ScriptedEtcd, client: EtcdClient) -> None:
 
 READ, WRITE, BOTH = 0, 1, 2
 Permission = tuple[int, bytes, bytes]
-Ask = Callable[..., Check]
 
 
-@pytest.fixture
-def ask(etcd: ScriptedEtcd) -> Ask:
+def allowed(etcd: ScriptedEtcd, roles: list[str], *permissions: Permission, script: object = None) -> Check:
     """Ask what a user with some roles may do."""
     etcd.users = {"ada": "p"}
+    header = message("ResponseHeader")(cluster_id=0xC1)
+    granted = [message("Permission")(permType=kind, key=key, range_end=end) for kind, key, end in permissions]
 
-    def found(roles: list[str], *permissions: Permission, script: object = None) -> Check:
-        header = message("ResponseHeader")(cluster_id=0xC1)
+    def answer(call: Call) -> object:
+        if call.path == USER_GET.path:
+            return script or message("AuthUserGetResponse")(header=header, roles=roles)
+        return (
+            message("AuthRoleGetResponse")(header=header, perm=granted)
+            if call.path == ROLE_GET.path
+            else None
+        )
 
-        def answer(call: Call) -> object:
-            if call.path == USER_GET.path:
-                assert call.request.name == "ada"
-                return script or message("AuthUserGetResponse")(header=header, roles=roles)
-            if call.path == ROLE_GET.path:
-                assert call.request.role in roles
-                granted = [
-                    message("Permission")(permType=kind, key=key, range_end=end)
-                    for kind, key, end in permissions
-                ]
-                return message("AuthRoleGetResponse")(header=header, perm=granted)
-            return None
-
-        etcd.script = answer
-        return asked(etcd)
-
-    return found
+    etcd.script = answer
+    return asked(etcd)
 
 
 def asked(etcd: ScriptedEtcd) -> Check:
@@ -195,25 +171,23 @@ def asked(etcd: ScriptedEtcd) -> Check:
     [
         (["other", "root"], [], "ok"),
         (["r"], [(BOTH, b"\0", b"\0")], "ok"),
-        (["r"], [(WRITE, b"/r", b"\0")], "ok"),
         (["r"], [(WRITE, b"/registry/", b"/registry0")], "ok"),
         (["r"], [(WRITE, b"/a", b"/b"), (BOTH, b"/", b"0")], "ok"),
         (["r"], [(READ, b"\0", b"\0")], "warn"),
         (["r"], [(WRITE, b"/registry/", b"")], "warn"),
-        (["r"], [(WRITE, b"/registry/m", b"\0")], "warn"),
         (["r"], [(WRITE, b"/registry/pods/", b"/registry/pods0")], "warn"),
         ([], [], "warn"),
     ],
 )
-def test_who_may_write(ask: Ask, roles: list[str], granted: list[Permission], state: str) -> None:
-    assert ask(roles, *granted).state == state
+def test_who_may_write(etcd: ScriptedEtcd, roles: list[str], granted: list[Permission], state: str) -> None:
+    assert allowed(etcd, roles, *granted).state == state
 
 
-def test_who_may_not_write_is_told_how_it_is_granted(ask: Ask, etcd: ScriptedEtcd) -> None:
-    check = ask(["below"], (READ, b"/registry/", b"/registry0"))
+def test_who_may_not_write_is_told_how_it_is_granted(etcd: ScriptedEtcd) -> None:
+    check = allowed(etcd, ["below"], (READ, b"/registry/", b"/registry0"))
     granted = "etcdctl role grant-permission --prefix=true -- below readwrite /registry/"
     assert check.command.line(RunOptions()) == granted
-    assert ask([], script=PERMISSION_DENIED).state == "unknown"
+    assert allowed(etcd, [], script=PERMISSION_DENIED).state == "unknown"
     etcd.users = {}
     assert asked(etcd).state == "warn"
 
@@ -272,23 +246,6 @@ def test_every_certificate_is_told(
     )  # fmt: skip
     assert [check.what.startswith(name) for check, name in zip(found, named, strict=True)] == [True] * 3
     assert [(check.state, words in check.what) for check in found[1:]] == [(state, True)] * 2
-
-
-def test_a_bundle_is_as_good_as_what_is_valid_in_it(authority: CertificateAuthority, tmp_path: Path) -> None:
-    old = authority.issue("doctor-old", expired=True)
-    bundle = tmp_path / "bundle.crt"
-    for first, state in (("# vérifié\n".encode() + authority.cert.read_bytes(), "warn"), (b"", "fail")):
-        bundle.write_bytes(first + old.cert.read_bytes())
-        (check, _) = looked_at(cacert=str(bundle), endpoints=("https://127.0.0.1:1",))
-        assert (check.state, "has expired" in check.what) == (state, state == "fail")
-
-
-def test_what_is_less_than_safe_is_warned_of(authority: CertificateAuthority) -> None:
-    assert states(looked_at(user="ada", password="not-to-be-shown")) == ["warn", "ok"]
-    with speaking(authority.issue("doctor-server")) as endpoint:
-        found = looked_at(endpoints=(endpoint,), insecure_skip_tls_verify=True)
-    assert states(found) == ["warn", "warn"]
-    assert "not checked" in found[0].what
 
 
 def test_who_does_not_speak_tls_and_who_says_nothing() -> None:

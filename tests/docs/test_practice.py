@@ -6,7 +6,6 @@ import hashlib
 import importlib.util
 import os
 import re
-import signal
 import subprocess
 import sys
 import tomllib
@@ -150,24 +149,3 @@ def test_another_process_is_never_ended(tmp_path: Path) -> None:
     ):
         assert run("stop").stderr == "practice: its etcd does not run any more\n"
         assert process.poll() is None
-
-
-def test_an_interrupted_start_leaves_nothing(tmp_path: Path) -> None:
-    """Ctrl-C while the snapshot is restored: one line, no traceback, and the next start finds no folder in its way."""
-    begun = tmp_path / "begun"
-    for name, does in (("etcd", "echo etcd Version: 3.5.1"), ("etcdctl", f": > {begun}; exec sleep 60")):
-        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
-        (tmp_path / name).chmod(0o700)
-    with subprocess.Popen(
-        [sys.executable, PROGRAM, "start", "lost-key"],
-        cwd=tmp_path,
-        env={"HOME": str(tmp_path), "PATH": f"{tmp_path}{os.pathsep}{os.defpath}"},
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        while process.poll() is None and not begun.exists():
-            pass
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate()
-    assert (process.returncode, said) == (130, "practice: interrupted\n")
-    assert not (tmp_path / "practice").exists()

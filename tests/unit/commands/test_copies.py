@@ -21,9 +21,11 @@ from etcdfix.model.storagekey import StorageLayout
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.report.copies import CopiesReport, Grade, ObjectCopies, ObjectState
 from etcdfix.sources.base import Source
+from etcdfix.sources.kine import KineSource
 from etcdfix.text.commands import RunOptions
-from tests.support.etcd_history import LiveHistory, RememberedEtcd
+from tests.support.etcd_history import KUBE_SYSTEM, LiveHistory, RememberedEtcd
 from tests.support.fixtures import Patch
+from tests.support.kine import KineWriter, Release
 from tests.support.objects import (
     IDENTITY,
     KEY_1,
@@ -33,6 +35,7 @@ from tests.support.objects import (
     config_map,
     configuration,
     json_object,
+    namespace_object,
     provider,
     secret,
 )
@@ -286,3 +289,45 @@ def test_of_many_objects_the_best_copy_of_each_is_told_and_none_is_lost() -> Non
     report = look(source)
     assert source.watched == 0  # one pass has told what is kept of each
     assert (report.count, report.with_good_copy, len(report.objects)) == (30, 30, 30)
+
+
+KINE = RunOptions(source=("--kine", "state.db"), reading=("--encryption-config", "c.yaml"))
+
+
+@pytest.mark.parametrize("release", list(Release))
+def test_rows_and_old_values(tmp_path: Path, release: Release) -> None:
+    path = tmp_path / "state.db"
+    kine = KineWriter(path, release)
+    kine.put(KUBE_SYSTEM, namespace_object("kube-system"))
+    kine.put(KEY, WHOLE)
+    whole = kine.put(KEY, WHOLE)
+    broken = kine.put(KEY, CUT)
+    kept = tmp_path / "before.db"
+    kine.close()
+    kept.write_bytes(path.read_bytes())
+    with KineSource(kept) as source:
+        one = only(look(source, again=KINE))
+    assert (one.state, one.mod_revision) == (ObjectState.UNREADABLE, broken)
+    best = one.copies[0]
+    assert (best.grade, best.mod_revision, best.refused) == (Grade.GOOD, whole, Rule.KINE.value)
+    assert not best.fix
+    assert best.save.line(KINE).startswith("etcdfix get --kine state.db --revision")
+
+    kine = KineWriter(path, release)
+    kine.compact(broken)
+    kine.close()
+    with KineSource(path) as source:
+        (copy,) = only(look(source, again=KINE)).copies
+    assert (copy.grade, copy.mod_revision) == (Grade.GOOD, whole)
+
+
+def test_what_was_deleted(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    kine = KineWriter(path)
+    kine.put(KUBE_SYSTEM, namespace_object("kube-system"))
+    kine.put(KEY, WHOLE)
+    kine.delete(KEY)
+    kine.close()
+    with KineSource(path) as source:
+        one = only(look(source, again=KINE))
+    assert (one.state, one.best) == (ObjectState.DELETED, Grade.GOOD)

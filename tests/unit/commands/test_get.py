@@ -8,6 +8,7 @@ import io
 import json
 import zipfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,16 +16,18 @@ import yaml
 
 from etcdfix.cli import get as get_module
 from etcdfix.cli.root import run
-from etcdfix.commands.get import GetRequest, GetResult, NamedObjects, Notes, run_get
+from etcdfix.commands.get import GetRequest, GetResult, NamedObjects, Notes, record_reveal, run_get
 from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import StoredValue
 from etcdfix.model.storagekey import StorageLayout
+from etcdfix.remediation.audit.verify import ChainState, read_records, verify
+from etcdfix.remediation.errors import UnsafePlace
 from etcdfix.report.objects import Documents, Form, ObjectList, Shown, message_of
 from etcdfix.report.render import write
 from etcdfix.testing.protobytes import block, object_meta, unknown
 from tests.support.fixtures import CapturedBytes, Patch
-from tests.support.memory_source import MemorySource, stored
+from tests.support.memory_source import MemorySource
 from tests.support.objects import (
     KEY_1,
     KEY_2,
@@ -113,16 +116,6 @@ def test_a_list_of_many_counts_all_and_shows_every_wrong_one() -> None:
     assert len(text.splitlines()) <= 24
 
 
-def test_the_resource_version_is_etcds_as_on_the_api_server() -> None:
-    record = stored(
-        "/registry/configmaps/default/settings", config_map(namespace="default"), mod_revision=4711
-    )
-    text, _, _ = get(MemorySource([record]), key=record.key)
-    metadata = json.loads(text)["metadata"]
-    assert metadata["resourceVersion"] == "4711"
-    assert list(metadata)[:4] == ["name", "namespace", "uid", "resourceVersion"]
-
-
 @pytest.mark.parametrize(
     ("key", "kind"),
     [
@@ -191,22 +184,16 @@ def test_managed_fields_are_left_out_of_a_salvage_too() -> None:
     assert "managedFields" not in json.loads(text)["partial"]["metadata"]
 
 
-class _FailingSource(MemorySource):
-    def __init__(self, records: dict[str, bytes], failure: BaseException, *, after: int) -> None:
-        super().__init__(records)
-        self.after = after
-        self.failing = failure
-
+class Gone(MemorySource):
     def current(self, prefix: bytes) -> Iterator[StoredValue]:
-        for index, record in enumerate(super().current(prefix)):
-            if index == self.after and prefix.startswith(b"/registry/configmaps"):
-                raise self.failing
+        for at, record in enumerate(super().current(prefix)):
+            if at and prefix.startswith(b"/registry/configmaps"):
+                raise SourceError("gone")
             yield record
 
 
 def test_a_source_that_is_lost_midway_leaves_no_whole_list() -> None:
-    source = _FailingSource(HOLDS, SourceError("gone"), after=1)
-    text, result, _ = get(source, resource="configmaps", all_namespaces=True)
+    text, result, _ = get(Gone(HOLDS), resource="configmaps", all_namespaces=True)
     assert result.problems == ["the source was lost midway: gone"]
     with pytest.raises(ValueError):
         json.loads(text)
@@ -435,3 +422,38 @@ def test_no_changed_byte_reveals_anything(value: bytes, change: int) -> None:
         text += message_of(shown.found, secret=True)
         assert leaks(text.encode()) == [], place
     assert len(known) > 1
+
+
+def reveal(log: Path, wanted: dict[str, Any]) -> object:
+    request = GetRequest(layout=StorageLayout("/registry"), **wanted, reveal=True)
+    return record_reveal(log, request, form="yaml", file=Path("old.db"), etcd_user="root")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "namespace", "name"),
+    [
+        ({"key": b"/registry/secrets/shop/web"}, "shop", "web"),
+        ({"objects": (NamedObjects("secret", ("a", "b")),), "namespace": "shop"}, "shop", "a,b"),
+        ({"objects": (NamedObjects("Secret"),)}, "default", ""),
+        ({"objects": (NamedObjects("secrets"),), "all_namespaces": True}, "", ""),
+    ],
+)
+def test_a_reveal_is_a_record_of_its_own(
+    tmp_path: Path, wanted: dict[str, Any], namespace: str, name: str
+) -> None:
+    tmp_path.chmod(0o700)
+    log = tmp_path / "audit.jsonl"
+    link = reveal(log, wanted)
+    (event,) = read_records(log)
+    assert event.link == link
+    assert (event.verb, event.type) == ("reveal", "reveal")
+    assert event.detail == "contents revealed, as yaml, from file old.db"
+    subject = event.subject
+    assert (subject.resource, subject.namespace, subject.name) == ("secrets", namespace, name)
+    assert verify(log).state is ChainState.WHOLE
+
+
+def test_no_record_no_reveal(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    with pytest.raises(UnsafePlace):
+        reveal(tmp_path / "audit.jsonl", {"objects": (NamedObjects("secrets"),)})

@@ -21,7 +21,6 @@ from etcdfix.model.storagekey import StorageLayout
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.sources import mvcc, pages
 from etcdfix.sources.base import Source
-from etcdfix.sources.snapshot import SnapshotSource
 from tests.support.collecting import ALPHA
 from tests.support.fixtures import Patch
 from tests.support.memory_source import MemorySource
@@ -31,7 +30,6 @@ from tests.support.rendering import rendered
 from tests.support.thorough import some
 
 JOBS = some([3, 2, 8], of=3)
-CONFIGURATIONS = [None, "config-lost.yaml", "config-rotated.yaml"]
 NAMED = ("/registry/secrets/shop/s-3", "/registry/secrets/shop/s-4", "/registry/secrets/shop/absent")
 
 
@@ -91,17 +89,6 @@ def shown(report: Any) -> dict[str, Any]:
 
 Report = Callable[[Asked], dict[str, Any]]
 REPORTS: list[Report] = [usage, tried, copies]
-
-
-@pytest.mark.parametrize("report", REPORTS)
-@pytest.mark.parametrize("config", CONFIGURATIONS)
-def test_a_damaged_cluster(report: Report, config: str | None) -> None:
-    read = None if config is None else load_configuration(ALPHA / config)
-    found = []
-    for jobs in (1, *JOBS):
-        with SnapshotSource(ALPHA / "snapshot.db.gz") as source:
-            found.append(report(Asked(source, read, jobs)))
-    assert found[1:] == found[:1] * len(JOBS)
 
 
 ROTATING = configuration(provider("aescbc", key1=KEY_1, key2=KEY_2))

@@ -12,13 +12,12 @@ import pytest
 
 from etcdfix.cli.look import ExitCode, scan_exit_code
 from etcdfix.commands.scan import ScanRequest, ScanResult, run_scan
-from etcdfix.model.errors import SourceError, SourceUnreachable
+from etcdfix.model.errors import SourceUnreachable
 from etcdfix.model.model import Outcome, StoredValue
 from etcdfix.model.scope import ScopeRequest
 from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.model import NewFindings
 from etcdfix.report.render import SCAN_FORMS
-from etcdfix.report.rows import SortedRows
 from etcdfix.report.saved_report import load_baseline
 from etcdfix.report.scan import found_line
 from etcdfix.text.commands import RunOptions
@@ -32,7 +31,6 @@ from tests.support.objects import (
     config_map,
     configuration,
     crd,
-    json_object,
     namespace_object,
     provider,
     secret,
@@ -234,22 +232,6 @@ def test_every_format_of_a_scan_of_hostile_keys(output: str) -> None:
         assert json.loads(stream.getvalue())["scope"]["prefixes"][0] == "/registry/\\xfe"
 
 
-def test_machines_get_every_finding_and_people_a_hundred() -> None:
-    count = 101
-    holds = HEALTHY | {f"/registry/secrets/shop/b{n:03}": aescbc(secret())[:-1] for n in range(count)}
-    written = {}
-    for output in ("wide", "status", "json", "jsonl", "name"):
-        stream = io.BytesIO()
-        request = ScanRequest(layout=StorageLayout(), configuration=CONFIG)
-        run_scan(MemorySource(holds), request, SCAN_FORMS[output](stream, RunOptions()))
-        written[output] = stream.getvalue().decode()
-    assert sum(line.startswith("decrypt-failure") for line in written["wide"].splitlines()) == 100
-    report, status = json.loads(written["json"]), json.loads(written["status"])
-    assert (len(status["details"]["causes"]), report["statuses"]) == (101, [status])  # the last says so
-    assert len(report["findings"]) == len(written["name"].splitlines()) == count
-    assert report["summary"]["decrypt_failures"] == written["jsonl"].count('"kind":"Finding"') == count
-
-
 LOST_CRD = {CRD_KEY: b"junk", "/registry/namespaces/shop": namespace_object("shop")}
 WIDGET = {"/registry/example.com/widgets/shop/w-0": widget()}
 
@@ -301,14 +283,6 @@ def test_what_was_named_and_does_not_exist_makes_no_complete_report(
     assert result.report.incomplete_reasons == ([] if exists else ["no key matches the given name"])
 
 
-def test_a_version_that_the_definition_dropped_is_put_back_not_deleted() -> None:
-    (key,) = WIDGET
-    reporter, _ = scan(HEALTHY | {key: json_object("example.com/v1alpha1", "Widget", "w-0")})
-    lines = [remedy.command.line(RunOptions()) for remedy in reporter.findings[key].remedies]
-    assert lines[0] == "kubectl edit customresourcedefinitions widgets.example.com"
-    assert not any("delete" in line for line in lines)
-
-
 def gcm(name: str, key: bytes = KEY_1) -> bytes:
     return aesgcm(secret(name), f"/registry/secrets/shop/{name}", key)
 
@@ -355,15 +329,6 @@ def test_findings_and_statuses_stand_in_the_order_of_the_keys_although_some_wait
     (status,) = reporter.conclusion.statuses
     fields = [cause.field for cause in status.details.causes]
     assert fields == [f"/registry/secrets/shop/{number:03}" for number in range(7)] + [""]
-
-
-def test_no_room_for_findings_is_an_error(monkeypatch: Patch) -> None:
-    def no_room(_rows: Any, _turn: bytes, _row: Any) -> None:
-        raise SourceError("no room")
-
-    monkeypatch.setattr(SortedRows, "add", no_room)
-    with pytest.raises(SourceError, match="no room"):
-        scan(Records(("a", 1, gcm("a", OTHER))), config=GCM)
 
 
 def flipped(name: str) -> bytes:

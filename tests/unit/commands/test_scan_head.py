@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import shlex
-import tempfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,13 +14,10 @@ import pytest
 from etcdfix.commands.scan import ScanRequest, run_scan
 from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.model.scope import ScopeRequest
-from etcdfix.report import rows
 from etcdfix.report.render import SCAN_FORMS
 from etcdfix.report.saved_report import Baseline
-from etcdfix.testing.protobytes import block, object_meta, unknown
 from etcdfix.text.commands import RunOptions
 from tests.support.examinations import LAYOUT
-from tests.support.fixtures import Patch
 from tests.support.memory_source import MemorySource
 from tests.support.objects import (
     IDENTITY,
@@ -165,32 +161,6 @@ def test_no_encryption_says_what_a_configuration_with_nothing_but_identity_does(
     said = report(readable(2), config=None, again=none)
     assert [found["cause"] for found in said["findings"]] == ["resource-not-configured"] * 2
     assert (said["encryption_config"], said["complete"]) == (None, True)
-
-
-def test_memory_stays_flat_over_a_lost_key(monkeypatch: Patch) -> None:
-    made = []
-    monkeypatch.setattr(rows, "_MEMORY_BYTES", 1 << 16)
-    make = tempfile.TemporaryFile
-
-    def counted(*args: Any, **options: Any) -> Any:
-        made.append(make(*args, **options))
-        return made[-1]
-
-    monkeypatch.setattr(tempfile, "TemporaryFile", counted)
-    report(lost(800))
-    assert made
-
-
-def test_a_version_that_newer_releases_dropped_sends_to_an_older_one_before_any_copy() -> None:
-    key, meta = "/registry/cronjobs/shop/c", block(1, object_meta(b"c", b"shop", b"u-1"))
-    values = {key: unknown(b"batch/v2alpha1", b"CronJob", meta)}
-    first = "kubectl get cronjobs.batch --all-namespaces -o json | kubectl replace -f -"
-    for minor, command in ((None, " --kubernetes-version X.Y"), (36, first), (20, "")):
-        named = ("--kubernetes-version", f"1.{minor}") if minor else ()
-        again = msgspec.structs.replace(AGAIN, reading=(*AGAIN.reading, *named))
-        lines = head(values, again=again, minor=minor)
-        assert lines[-1].endswith(command)
-        assert (len(lines) == 1) is (not command)
 
 
 def test_names_that_a_stranger_chose_act_upon_nothing() -> None:

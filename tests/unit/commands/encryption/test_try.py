@@ -9,8 +9,7 @@ import pytest
 
 from etcdfix.commands.encryption.try_ import NamedCandidate, TryRequest, try_candidates
 from etcdfix.encryption.config_model import EncryptionConfiguration
-from etcdfix.model.errors import ConfigurationError, EndedEarly
-from etcdfix.model.scope import ScopeRequest
+from etcdfix.model.errors import EndedEarly
 from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.encryption import EncryptionTryReport, FindingGroup
 from etcdfix.report.render.text import text_lines
@@ -154,16 +153,6 @@ def test_without_a_configuration_everything_that_is_encrypted_is_tried() -> None
     assert (report.findings, report.opened) == (2, 2)
     assert report.next is not None
     assert line(report.next).startswith("etcdfix scan")
-
-
-def test_only_what_is_in_scope_is_tried() -> None:
-    scope = ScopeRequest((), (), ("shop",))
-    other = "/registry/secrets/pay/web-9"
-    values = {**sealed(1), other: aesgcm(secret("web-9", "pay"), other, key=KEY_2, name="old")}
-    assert tried(values, RIGHT, scope=scope).findings == 1
-    assert tried(values, RIGHT, scope=ScopeRequest(("configmaps",))).findings == 0
-    with pytest.raises(ConfigurationError):
-        tried(values, RIGHT, scope=ScopeRequest(("nothings",)))
 
 
 def test_what_a_plugin_that_is_not_asked_would_open_is_undetermined() -> None:

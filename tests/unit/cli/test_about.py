@@ -1,3 +1,5 @@
+"""``etcdfix schema`` and ``etcdfix version``."""
+
 from __future__ import annotations
 
 import json
@@ -5,6 +7,7 @@ import json
 import msgspec
 import pytest
 
+from etcdfix import __version__
 from etcdfix.cli.about import audit_schema
 from etcdfix.cli.root import run
 from etcdfix.report.schema import SCHEMAS
@@ -30,3 +33,10 @@ def test_help_names_each_schema_and_no_other(capfd: Captured) -> None:
     assert run(["schema", "--help"]) == 0
     names = capfd.readouterr().out.split("audit log:")[1].split("Readers")[0]
     assert "".join(names.split()).split(",") == list(ALL)
+
+
+def test_what_it_says(capfd: Captured, no_variables: None) -> None:
+    assert run(["version"]) == 0
+    first, _python, *knows = capfd.readouterr().out.splitlines()
+    assert first == f"etcdfix {__version__}"
+    assert knows == ["Kubernetes: knows 1.17 to 1.37", "reports: writes and reads etcdfix/v1"]

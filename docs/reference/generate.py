@@ -118,4 +118,5 @@ def rules() -> str:
         groups.setdefault(asked or "Asked elsewhere", []).append(
             f"- `{rule}`: {holds or _ELSEWHERE[rule]}{said}"
         )
-    return "\n\n".join(f"## {asked}\n\n" + "\n".join(of_group) for asked, of_group in groups.items())
+    most_asked_first = sorted(groups.items(), key=lambda group: -group[0].count("`"))
+    return "\n\n".join(f"## {asked}\n\n" + "\n".join(of_group) for asked, of_group in most_asked_first)

@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -28,20 +27,18 @@ from etcdfix.remediation.members import (
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.errors import ClusterMismatch, SourceDenied
 from etcdfix.sources.etcd import client as client_module
-from etcdfix.sources.etcd.channel import ReadOnlyChannel, open_channel
+from etcdfix.sources.etcd.channel import open_channel
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.endpoints import ClusterMember, parse_endpoint
 from etcdfix.sources.etcd.tls import TLSMaterial
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.servers import READER, EtcdServer
-from etcdfix.wire.descriptors import ReadMethod
 from etcdfix.wire.etcd import ALARM, AUTHENTICATE, LEASE_TIME_TO_LIVE, MEMBER_LIST, alarm_query, message
 from tests.support.connections import connected
 from tests.support.etcd_members import EtcdMembers, etcd_members
 from tests.support.etcd_proxy import NO_LEADER, RANGE, Refusal
 from tests.support.fixtures import Patch, StartEtcd
 from tests.support.lossy_etcd import LossyProxy
-from tests.support.raising import never_told
 from tests.support.scripted_etcd import INVALID_TOKEN, WRONG_PASSWORD
 
 pytestmark = pytest.mark.etcd
@@ -362,23 +359,6 @@ def test_the_cluster_does_not_answer(etcd: EtcdServer, path: str) -> None:
             survey_members(client, KEY)
 
 
-def test_a_member_whose_end_of_answering_nobody_tells(etcd: EtcdServer, monkeypatch: Patch) -> None:
-    """gRPC's thread died: the member counts as not asked."""
-    start = ReadOnlyChannel.start
-
-    def begin(channel: ReadOnlyChannel, method: ReadMethod, request: Any, **options: Any) -> Any:
-        own_copy = method.path == RANGE and request.serializable
-        answer = start(channel, method, request, **options)
-        if own_copy:
-            answer.wait = partial(never_told, answer)  # type: ignore[method-assign]
-        return answer
-
-    monkeypatch.setattr(ReadOnlyChannel, "start", begin)
-    with connected(etcd.endpoint) as client:
-        (copy,) = survey_members(client, KEY).copies
-    assert "gRPC stands still" in copy.reason
-
-
 def raise_alarm(etcd: EtcdServer, kind: int, member_id: int) -> None:
     import grpc
 
@@ -441,8 +421,3 @@ def test_leases(etcd: EtcdServer) -> None:
         proxy.rewrite = lambda _path, answer: answer
         etcd.etcdctl("lease", "revoke", f"{lease:x}")
         assert read_lease(client, lease) == gone
-
-
-def test_stored_bytes_are_in_no_repr() -> None:
-    record = StoredValue(KEY, b"hush", 7, 5, 2, 0)
-    assert "hush" not in repr(survey_of(copy_of("a", record), reading=record))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -13,12 +12,11 @@ import pytest
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.model.errors import RefusedByRule, SourceUnreachable
-from etcdfix.model.model import StoredValue, digest_of
+from etcdfix.model.model import StoredValue
 from etcdfix.model.rules import Rule
 from etcdfix.remediation import present as present_module
 from etcdfix.remediation.change import ChangeRequest
-from etcdfix.remediation.checks.plan import Expectation
-from etcdfix.remediation.cluster import Cluster, find_cluster
+from etcdfix.remediation.cluster import find_cluster
 from etcdfix.remediation.members import MemberSurvey, survey_members
 from etcdfix.remediation.present import Home, Present
 from etcdfix.sources.connection import EtcdConnection
@@ -65,12 +63,8 @@ def test_one_readable_copy(registry: Registry, monkeypatch: Patch) -> None:
     registry.refused(ran, "a member holds a readable copy of", hint="replace the member that does not")
 
 
-def _half_unchecked(survey: MemberSurvey) -> MemberSurvey:
-    return _one_more(survey, stored=None, reason="nobody answers")
-
-
 def test_half_of_the_members_is_not_enough(registry: Registry, monkeypatch: Patch) -> None:
-    _surveyed(monkeypatch, _half_unchecked)
+    _surveyed(monkeypatch, lambda survey: _one_more(survey, stored=None, reason="nobody answers"))
     with registry.untouched():
         ran = registry.delete(registry.key("shop/broken"), "--accept", "unchecked-member=bob")
     registry.refused(ran, "only 1 of 2 voting members could be asked: no majority", hint="start the others")
@@ -132,32 +126,29 @@ def test_corrupt_alarm(registry: Registry, alarmed: Callable[..., None]) -> None
 @pytest.mark.parametrize(
     ("version", "refuses"),
     [
-        ("3.3.27", True), ("3.4.21", True), ("3.4.22", False), ("3.5.0-rc.1", True), ("3.5.6", True),
-        ("3.5.7", False), ("3.6.0-alpha.0", False), ("4.0.0", False), ("unknown", False),
+        *(("3.3.27", True), ("3.4.21", True), ("3.4.22", False), ("3.5.6", True), ("3.5.7", False)),
+        *(("3.6.0-alpha.0", False), ("unknown", False)),
     ],
-)  # fmt: skip
+)
 def test_etcd_that_is_full(
     registry: Registry, alarmed: Callable[..., None], version: str, *, refuses: bool
 ) -> None:
     alarmed(1, version)
-    ran = registry.delete(registry.key("shop/broken"), "--dry-run")
-    if not refuses:
-        assert ran.code == 0, ran.err
-        return
-    registry.refused(ran, "this etcd is full", hint="etcdctl alarm disarm")
-    assert f"etcd {version} refuses every transaction" in ran.err
+    with registry.cluster() as cluster:
+        if not refuses:
+            assert check_deletion(cluster, registry.key("shop/broken"))
+            return
+        with pytest.raises(RefusedByRule, match=f"etcd {version} refuses every transaction"):
+            check_deletion(cluster, registry.key("shop/broken"))
 
 
 NOWHERE = EtcdConnection(endpoints=("127.0.0.1:1",))
 
 
-def test_the_main_etcd_is_left_alone_where_this_one_says_which_cluster_it_is(registry: Registry) -> None:
+def test_a_main_etcd_that_was_named_on_purpose_must_be_of_the_same_cluster(registry: Registry) -> None:
+    """Any other is left alone where this etcd says which cluster it is."""
     with registry.cluster() as cluster:
         assert find_cluster(msgspec.structs.replace(cluster, main=NOWHERE)).uid == UID
-
-
-def test_a_main_etcd_that_was_named_on_purpose_must_be_of_the_same_cluster(registry: Registry) -> None:
-    with registry.cluster() as cluster:
         main = cluster.client.connection
         assert find_cluster(msgspec.structs.replace(cluster, main=main, main_named=True)).uid == UID
         with pytest.raises(SourceUnreachable):
@@ -198,13 +189,6 @@ def moved(registry: Registry) -> Moved:
     return Moved(registry)
 
 
-def test_a_moved_value_is_found_where_it_belongs(moved: Moved) -> None:
-    moved.put(secret("home"), home=secret("home"))
-    mark, later = moved.check()
-    assert mark is not None
-    assert (mark.key, later) == (moved.home, False)
-
-
 @pytest.mark.parametrize(
     ("copy", "home"),
     [
@@ -238,18 +222,14 @@ def test_a_moved_value_whose_home_holds_a_later_state(moved: Moved) -> None:
     assert (mark.key, later) == (moved.home, True)
 
 
-def test_what_cannot_be_decrypted_a_second_time_is_not_the_same(moved: Moved, monkeypatch: Patch) -> None:
-    """A plugin may go away between two looks."""
+def test_a_moved_value_is_found_where_it_belongs(moved: Moved, monkeypatch: Patch) -> None:
+    """What cannot be decrypted a second time is not the same: a plugin may go away between two looks."""
     moved.put(secret("home"), home=secret("home"))
+    mark, later = moved.check()
+    assert mark is not None
+    assert (mark.key, later) == (moved.home, False)
     monkeypatch.setattr(Examiner, "plaintext", lambda *_: None)
     assert moved.check() == Home()
-
-
-def test_a_deletion_of_a_moved_value_looks_where_it_belongs(moved: Moved) -> None:
-    moved.put(secret("home"))
-    moved.registry.refused(
-        moved.registry.delete(moved.copy), "may be the only copy", hint="before anything is deleted"
-    )
 
 
 def test_the_floor_stands_without_an_assessment(registry: Registry, monkeypatch: Patch) -> None:
@@ -270,7 +250,7 @@ def test_dependents_and_users_under_kms_count(registry: Registry, tmp_path: Path
         there = Made(registry.prefix)
         key = there.break_(there.add("apps/v1", "ReplicaSet", "web", "shop"))
         used = {"volumes": [{"name": "v", "secret": {"secretName": "broken"}}]}
-        for number in range(100):
+        for number in range(100):  # fewer would not be cluster-breaking
             pod = there.pod(f"p-{number}", owners=(owner("ReplicaSet", "web"),), spec=used)
             there.values[pod] = plugin.stored_v2(there.values[pod], pod.encode())
         registry.etcd.put_all(there.pairs())
@@ -279,8 +259,6 @@ def test_dependents_and_users_under_kms_count(registry: Registry, tmp_path: Path
             "the garbage collector deletes 100 dependents",
             hint="--accept cluster-breaking",
         )
-        ran = registry.delete(key.encode(), "--dry-run", "--accept", "cluster-breaking")
-        assert (ran.code, "Risk  cluster-breaking: " in ran.err) == (0, True)
         ran = registry.delete(registry.key("shop/broken"), "--dry-run")
         assert (ran.code, "Used by  100 objects: " in ran.err) == (0, True)
         plugin.stop()
@@ -298,39 +276,3 @@ def test_an_earlier_revision_under_kms_is_waited_for(registry: Registry, tmp_pat
         registry.etcd.put(key, BROKEN)
         ran = registry.delete(key, "--dry-run")
         assert ran.code == 0, ran.err
-
-
-def _expected(cluster: Cluster, key: bytes, **changes: Any) -> Expectation:
-    stored = cluster.now.read_key(key).stored
-    assert stored is not None
-    found = cluster.examiner.examine(stored)
-    assert found.verdict.cause is not None
-    expected = Expectation(
-        kube_system_uid=UID,
-        mod_revision=stored.mod_revision,
-        value_sha256=digest_of(stored.value),
-        outcome=found.verdict.outcome.value,
-        cause=found.verdict.cause.value,
-        transformer=found.transformer,
-        kms_key_id_sha256="",
-        again="etcdfix plan AGAIN",
-    )
-    return msgspec.structs.replace(expected, **changes)
-
-
-@pytest.mark.parametrize(
-    ("changes", "rule"),
-    [
-        ({"kube_system_uid": "another"}, Rule.PLAN),
-        ({"mod_revision": 1}, Rule.EXPECTATION_DIFFERS),
-        ({"value_sha256": "sha256:00"}, Rule.EXPECTATION_DIFFERS),
-        ({"cause": "ciphertext-damaged"}, Rule.PLAN),
-    ],
-)
-def test_a_plan_that_differs_refuses(registry: Registry, changes: dict[str, Any], rule: Rule) -> None:
-    key = registry.key("shop/broken")
-    with registry.cluster() as cluster:
-        expected = _expected(cluster, key, **changes)
-        with registry.untouched(), pytest.raises(RefusedByRule) as caught:
-            check_deletion(cluster, key, expected=expected)
-    assert caught.value.rule == rule

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.model import Finding, ScanHeader
 from etcdfix.report.scan import ScanReport
 from etcdfix.sources.base import Source
+from tests.support.kms_plugin import KMSPlugin, load_keks
 
 REPOSITORY = Path(__file__).parents[2]
 ALPHA = REPOSITORY / "fixtures" / "snapshots" / "alpha"
@@ -35,6 +38,22 @@ class CollectingReporter:
 
     def end(self, conclusion: ScanReport) -> None:
         self.conclusion = conclusion
+
+
+@contextmanager
+def alpha_plugins(folder: Path) -> Iterator[dict[str, KMSPlugin]]:
+    """Run the two plugins of alpha, their sockets in a folder."""
+    with (
+        KMSPlugin("v2", folder / "1.sock", load_keks(ALPHA / "kms1.keys")) as new,
+        KMSPlugin("v1", folder / "2.sock", load_keks(ALPHA / "kms2.keys")) as old,
+    ):
+        yield {"kmsnew": new, "kmsold": old}
+
+
+def ask(plugins: dict[str, KMSPlugin]) -> KMSPlugins:
+    """Return what asks these plugins, and waits half a second at most."""
+    endpoints = {name: plugin.endpoint for name, plugin in plugins.items()}
+    return KMSPlugins(endpoints, max_rate=0, patience_seconds=0.5)
 
 
 def scan(

@@ -15,7 +15,7 @@ from etcdfix.encryption.cipher import Flip
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.config_model import socket_path
 from etcdfix.encryption.envelope import parse_envelope, transformer_name
-from etcdfix.encryption.keyring import fingerprint, may_hold_key
+from etcdfix.encryption.keyring import fingerprint
 from etcdfix.encryption.kms.envelopes import (
     EncryptedObject,
     KMSEnvelopeInvalid,
@@ -25,7 +25,7 @@ from etcdfix.encryption.kms.envelopes import (
 )
 from etcdfix.encryption.providers import cipher_of
 from etcdfix.encryption.transformer import ResourceTransformers, Transformers
-from etcdfix.golang.gotime import format_duration, parse_duration
+from etcdfix.golang.gotime import parse_duration
 from etcdfix.model.errors import ConfigurationError
 from etcdfix.model.model import (
     Attempt,
@@ -49,6 +49,7 @@ from tests.support.peeking import (
     secret,
     transformers,
 )
+from tests.support.thorough import THOROUGH
 
 KEYS = [bytes([n]) * 32 for n in range(3)]
 NAMES = ["k", "k:k", "other"]
@@ -247,11 +248,6 @@ def test_configurations_of_anything(raw: bytes) -> None:
     assert all(error.message.startswith("encryption configuration ") and error.hint for error in refused)
 
 
-@given(st.integers(-(1 << 62), 1 << 62))
-def test_durations_round_trip(nanoseconds: int) -> None:
-    assert parse_duration(format_duration(nanoseconds)) == nanoseconds
-
-
 @given(st.text(max_size=30) | st.from_regex(r"-?([0-9.]{0,4}(ms|s|h|x)){1,3}", fullmatch=True))
 def test_durations_and_endpoints_of_anything(text: str) -> None:
     assert (parse_duration(text) is None) is (_DURATION.fullmatch(text) is None)
@@ -260,14 +256,6 @@ def test_durations_and_endpoints_of_anything(text: str) -> None:
 
 
 _DURATION = re.compile(r"[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)")
-
-
-@given(st.binary(min_size=16, max_size=32), st.text(st.characters(codec="ascii"), max_size=10))
-def test_keys_are_recognised_wherever_they_stand(key: bytes, beside: str) -> None:
-    text = base64.b64encode(key).decode()
-    # One kind of letter only is possible, and improbable, in a key.
-    if any(c.isupper() for c in text) and any(c.islower() for c in text):
-        assert may_hold_key(f"{beside} {text} {beside}") or text.isalpha()
 
 
 LOCAL = ("aescbc", "aesgcm", "secretbox")
@@ -361,19 +349,12 @@ def test_one_flipped_bit_behind_the_start_is_found(case: tuple[str, bytes, bytes
         assert found.opens
 
 
-@given(st.binary(max_size=200), st.booleans())
-def test_any_bytes_can_be_looked_at(tail: bytes, thorough: bool) -> None:
-    for provider in LOCAL:
-        found = peeked(RIGHT, f"k8s:enc:{provider}:v1:".encode() + tail, thorough=thorough)
-        assert found.state is not PeekState.RIGHT_KEY
-
-
 @pytest.mark.parametrize("provider", LOCAL)
 def test_thousands_of_wrong_keys(provider: str) -> None:
     source = random.Random(5)
     value = sealed(provider)
     body = value[value.index(NONCE12) :]
-    for _ in range(5_000):
+    for _ in range(5_000 if THOROUGH else 500):
         cipher = cipher_of(ProviderType(provider), source.randbytes(32))
         start = cipher.start(body)
         assert STRUCTURES.recognise_blocks(start) is None

@@ -17,12 +17,9 @@ from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.kinds import Kinds
 from etcdfix.model.storagekey import (
     ResourcePrefix,
-    StorageCodec,
     StorageLayout,
     builtin_directories,
-    clean_prefix,
     custom_directory,
-    likely_prefixes,
 )
 from etcdfix.text.safetext import is_plain, key_word, quote_command, safe_json, safe_text
 
@@ -75,31 +72,6 @@ def test_keys_that_share_the_prefix_share_the_directory(
     directory, shared = layout.locate(key)
     if shared != key and other:
         assert layout.locate(shared + other) == (directory, shared)
-
-
-@given(st.text(st.sampled_from("/ab."), max_size=12))
-def test_cleaned_prefix_is_clean(prefix: str) -> None:
-    cleaned = clean_prefix(prefix)
-    assert cleaned.startswith("/")
-    assert cleaned.endswith("/")
-    assert "//" not in cleaned
-    assert clean_prefix(cleaned) == cleaned
-
-
-@given(st.lists(st.lists(st.sampled_from([b"", b"x", b"\xff", b"pods", b"secrets"]), max_size=5), max_size=8))
-def test_likely_prefixes_hold_keys(keys: list[list[bytes]]) -> None:
-    joined = [b"/".join(segments) for segments in keys]
-    shown = [key.decode("utf-8", "replace") for key in joined]
-    for prefix in likely_prefixes(joined):
-        assert prefix.startswith("/")
-        assert any(key.startswith(prefix) for key in shown)
-
-
-@given(PREFIXES, BUILTINS.filter(lambda d: d.codec is StorageCodec.BUILTIN), SEGMENTS)
-def test_the_right_prefix_is_suggested(prefix: str, directory: ResourcePrefix, name: str) -> None:
-    layout = StorageLayout(prefix)
-    key = layout.directory_prefix(directory) + name.encode()
-    assert likely_prefixes([key]) == [layout.prefix.rstrip("/") or "/"]
 
 
 # Few words, so that keys have parents in common, and parents that mean more than one thing.

@@ -86,26 +86,30 @@ class Secrets(NamedTuple):
     key_id: str = "key-id-1"
 
 
+REFUSED = Failure("INVALID_ARGUMENT", "rpc error: code = InvalidArgument desc = cannot unwrap")
+
+
 class Keyring(OneAnswer):
-    """A plugin that opens what it knows, and refuses everything else.
+    """A plugin that opens what it knows.
 
     Args:
         keys: Data keys by what they are wrapped as.
-        others: What it gives for everything else; None to refuse it.
+        others: What it gives for everything else, each time another one; None to refuse it.
+        refusal: What it says then.
     """
 
-    def __init__(self, keys: Mapping[bytes, bytes], others: bytes | None = None) -> None:
-        super().__init__(b"", write_key_id="key-id-1")
+    def __init__(
+        self, keys: Mapping[bytes, bytes], others: bytes | None = None, *, refusal: Failure = REFUSED
+    ) -> None:
+        super().__init__(refusal, write_key_id="key-id-1")
         self._keys = keys
         self._others = others
 
     def key_of(self, wrapped: WrappedKey) -> bytes | Failure:
-        known = self._keys.get(wrapped.ciphertext)
-        if known is not None:
-            return known
+        if wrapped.ciphertext in self._keys:
+            return self._keys[wrapped.ciphertext]
         if self._others is None:
-            text = "rpc error: code = InvalidArgument desc = cannot unwrap"
-            return Failure("INVALID_ARGUMENT", text)
+            return super().key_of(wrapped)
         return hashlib.sha256(self._others + wrapped.ciphertext).digest()
 
 

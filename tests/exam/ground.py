@@ -6,28 +6,16 @@ import base64
 import random
 from typing import Any, Final
 
-from etcdfix.encryption.kms.envelopes import Failure, WrappedKey
+from etcdfix.encryption.kms.envelopes import Failure
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.model.model import StoredValue
 from tests.exam import corpus
-from tests.exam.cases import PREFIX, Part, Sealed, Secrets, _identity, seal
+from tests.exam.cases import PREFIX, Keyring, Part, Sealed, Secrets, _identity, seal
 from tests.exam.corpus import Identity, Kind
 from tests.support.objects import IDENTITY, configuration_of_rules
-from tests.support.played_plugins import OneAnswer
 
 PLAIN: Final = "identity"
 LOCAL: Final = ("aescbc", "aesgcm", "secretbox")
-
-
-class Plugin(OneAnswer):
-    """A plugin that opens what it knows, and says something of everything else."""
-
-    def __init__(self, keys: dict[bytes, bytes], otherwise: Failure, *, healthy: bool = True) -> None:
-        super().__init__(otherwise, healthy=healthy, write_key_id="key-id-1")
-        self._keys = keys
-
-    def key_of(self, wrapped: WrappedKey) -> bytes | Failure:
-        return self._keys[wrapped.ciphertext] if wrapped.ciphertext in self._keys else super().key_of(wrapped)
 
 
 class Ground:
@@ -116,19 +104,10 @@ class Ground:
         return {self.provider if self.provider != PLAIN else "aesgcm": self._keys(held)}
 
     def _keys(self, held: list[tuple[str, bytes]]) -> dict[str, Any]:
-        size = 32
-        return {
-            "keys": [
-                {
-                    "name": name,
-                    "secret": base64.b64encode(key if self.provider != PLAIN else key[:size]).decode(),
-                }
-                for name, key in held
-            ]
-        }
+        return {"keys": [{"name": name, "secret": base64.b64encode(key).decode()} for name, key in held]}
 
-    def plugin(self) -> Plugin | None:
+    def plugin(self) -> Keyring | None:
         if not self.provider.startswith("kms"):
             return None
         known = self.known or self.mine
-        return Plugin({known.wrapped: known.key} if self.knows else {}, self.refusal)
+        return Keyring({known.wrapped: known.key} if self.knows else {}, refusal=self.refusal)

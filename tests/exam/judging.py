@@ -19,10 +19,9 @@ from etcdfix.examine.verdicts.deletability import FAILED, Deletability, deletabi
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.model.model import Confidence, Outcome
 from etcdfix.model.rules import MEANINGS
-from etcdfix.remediation.surroundings import look_at_all
+from etcdfix.remediation.surroundings import SameKeyEvidence, look_at_all
 from tests.exam import corpus
-from tests.exam.cases import BETWEEN, CBC_PROVIDERS, UNDAMAGED, WRONG_KEYS, Case, Keyring
-from tests.exam.ground import Plugin
+from tests.exam.cases import BETWEEN, CBC_PROVIDERS, UNDAMAGED, WRONG_KEYS, Case
 from tests.exam.kinds_of_damage import CauseCase
 from tests.support.checked_values import judged
 from tests.support.memory_source import MemorySource, stored
@@ -95,15 +94,32 @@ class NeverWaits:
         return nullcontext()
 
 
-def judge_case(case: Case) -> Judged:
-    examiner = examiner_of(case)
+def examiner_of(case: Case | CauseCase) -> Examiner:
+    """Return an examiner with the configuration and the plugin of a case, which knows its custom resources."""
+    minor = case.minor if isinstance(case, CauseCase) else None
+    transformers = None
+    if case.configuration is not None:
+        configuration = parse_configuration(case.configuration, path="exam")
+        transformers = Transformers.from_configuration(configuration, lambda _provider: case.plugin)
+    decoder = corpus.decoder() if minor is None else Decoder(minor)
+    release = f"1.{minor}" if minor is not None else ""
+    examiner = Examiner(corpus.LAYOUT, transformers, decoder, assumed_release=release)
     examiner.plugins = NeverWaits() if case.plugin is not None else None
-    source = MemorySource(case.records)
-    examiner.learn_custom_resources(source)
+    examiner.learn_custom_resources(MemorySource(case.records))
+    return examiner
+
+
+def _among_all(case: Case | CauseCase) -> tuple[Examination, Examination, SameKeyEvidence]:
+    examiner = examiner_of(case)
     first = examiner.examine(case.target)
+    source = MemorySource(case.records)
     alike = look_at_all(source, examiner, first, no_progress, see=lambda _found: None)
-    found = alike.target
-    assert found is not None
+    assert alike.target is not None
+    return alike.target, first, alike
+
+
+def judge_case(case: Case) -> Judged:
+    found, first, alike = _among_all(case)
     refusals = []
     for risks in (_EVERY_RISK, frozenset[str]()):
         refusal = judged(found, alike, risks=risks, release_proven=True).refusal
@@ -120,16 +136,6 @@ def judge_case(case: Case) -> Judged:
         *(f"shows what is hidden: {index}" for index, hidden in enumerate(case.hidden) if hidden in said),
     ]
     return Judged(case, found, deletable, refusals[0], _is_counted(case), tuple(wrong))
-
-
-def examiner_of(case: Case) -> Examiner:
-    def plugin_for(_: KMSProvider) -> Keyring | None:
-        return case.plugin
-
-    configuration = parse_configuration(case.configuration, path="exam")
-    return Examiner(
-        corpus.LAYOUT, Transformers.from_configuration(configuration, plugin_for), corpus.decoder()
-    )
 
 
 def _of_wrong_key_or_undamaged(
@@ -226,20 +232,4 @@ class Named(NamedTuple):
 
 
 def name_case(case: CauseCase) -> Named:
-    def plugin_for(_: KMSProvider) -> Plugin | None:
-        return case.plugin
-
-    decoder = corpus.decoder() if case.minor is None else Decoder(case.minor)
-    transformers = None
-    if case.configuration is not None:
-        configuration = parse_configuration(case.configuration, path="exam")
-        transformers = Transformers.from_configuration(configuration, plugin_for)
-    release = f"1.{case.minor}" if case.minor is not None else ""
-    examiner = Examiner(corpus.LAYOUT, transformers, decoder, assumed_release=release)
-    examiner.plugins = NeverWaits() if case.plugin is not None else None
-    source = MemorySource(case.records)
-    examiner.learn_custom_resources(source)
-    first = examiner.examine(case.target)
-    found = look_at_all(source, examiner, first, no_progress, see=lambda _found: None).target
-    assert found is not None
-    return Named(case, found)
+    return Named(case, _among_all(case)[0])

@@ -21,13 +21,14 @@ from tests.exam.cases import (
     PREFIX,
     PROVIDERS,
     TARGET_REVISION,
+    Keyring,
     Sealed,
     Secrets,
     _flipped,
     seal,
 )
 from tests.exam.corpus import Kind
-from tests.exam.ground import LOCAL, PLAIN, Ground, Plugin
+from tests.exam.ground import LOCAL, PLAIN, Ground
 from tests.support import objects
 
 CBC = ("aescbc", "kms v1, CBC")
@@ -102,7 +103,7 @@ class CauseCase(NamedTuple):
     records: tuple[StoredValue, ...]
     target: StoredValue
     configuration: bytes | None
-    plugin: Plugin | None
+    plugin: Keyring | None
     minor: int | None
 
     def __str__(self) -> str:

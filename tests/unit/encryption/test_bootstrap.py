@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import base64
 import copy
-import io
 import json
 import os
 import pickle
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,7 +28,6 @@ from etcdfix.encryption.bootstrap import (
 )
 from etcdfix.model.errors import ConfigurationError
 from tests.support import k3s_bootstrap
-from tests.support.fixtures import Patch
 from tests.support.k3s_bootstrap import (
     CA_KEY,
     PASSWORD,
@@ -89,14 +86,6 @@ def test_another_token_is_told_from_damage() -> None:
 @pytest.mark.parametrize("config", [None, b""])
 def test_encryption_may_not_have_been_enabled_then(config: bytes | None) -> None:
     assert opened(bootstrap(config)).state is BootstrapState.NOT_ENABLED
-
-
-@pytest.mark.parametrize(
-    "document",
-    [{}, {"EncryptionConfig": None}, {"EncryptionConfig": {}}, {"EncryptionConfig": {"Content": None}}],
-)
-def test_nothing_is_nothing_however_it_is_written(document: Any) -> None:
-    assert of_json(document).state is BootstrapState.NOT_ENABLED
 
 
 def test_an_empty_value_is_a_lock() -> None:
@@ -196,11 +185,6 @@ def test_a_flipped_bit_never_yields_another_configuration(byte: int, bit: int) -
         assert found.state is BootstrapState.DAMAGED
 
 
-@given(st.integers(1, len(VALUE) - 1))
-def test_a_cut_value_is_damaged(length: int) -> None:
-    assert opened(VALUE[:length]).state is BootstrapState.DAMAGED
-
-
 @given(st.binary(max_size=200))
 def test_any_bytes_have_a_state(value: bytes) -> None:
     assert opened(value).state in {BootstrapState.DAMAGED, BootstrapState.LOCK}
@@ -245,12 +229,6 @@ def test_each_form_that_was_ever_used_is_tried_once() -> None:
     assert forms("") == forms("\n") == []
 
 
-def test_the_key_is_derived_as_rfc_6070_has_it() -> None:
-    derived = ServerToken(b"password").cipher_key(b"salt")
-    assert derived[:20].hex() == "4b007901b765489abead49d926f721d065a429c1"
-    assert len(derived) == 32
-
-
 def test_nothing_of_a_token_gets_out() -> None:
     token = ServerToken(PASSWORD.encode())
     assert repr(token) == f"{token}" == "ServerToken"
@@ -270,21 +248,6 @@ def test_a_file_is_read_and_others_who_may_read_it_are_told(tmp_path: Path) -> N
     (warning,) = load_token(path).warnings
     assert "others than its owner" in warning
     assert warning.endswith(f": chmod 600 '{path}'")
-
-
-def test_an_empty_file_is_said(tmp_path: Path) -> None:
-    path = tmp_path / "token"
-    path.write_text("\n")
-    path.chmod(0o600)
-    found = load_token(path)
-    assert found.tokens == ()
-    assert "the empty one alone" in found.warnings[0]
-
-
-def test_standard_input_will_do(monkeypatch: Patch) -> None:
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(TOKEN.encode())))
-    found = load_token(Path("-"))
-    assert (len(found.tokens), found.warnings) == (2, ())
 
 
 @pytest.mark.parametrize("typed", [TOKEN, PASSWORD, "a" * 5000, "zero\0byte", f"{__file__}/{PASSWORD}"])

@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from etcdfix.encryption.config import decode_rules, parse_configuration, place_of
+from etcdfix.encryption.config import decode_rules, place_of
 from etcdfix.encryption.config_file import STRICT
 from etcdfix.encryption.config_lint import LintFinding, LintLevel, lint
-from etcdfix.encryption.config_merge import merge, merged_file
-from etcdfix.golang.goyaml import line_of
 from etcdfix.model.errors import ConfigurationError
 from tests.support.objects import IDENTITY, configuration_of_rules, provider
 
@@ -139,31 +137,6 @@ def test_a_rule_of_its_own_takes_a_resource_from_the_wildcard() -> None:
 )
 def test_who_may_read_the_file(mode: int, told: bool) -> None:
     assert ("file-mode" in found(kms(apiVersion="v2"), IDENTITY, mode=mode)) == told
-
-
-def test_a_file_that_merge_made_is_told() -> None:
-    file = parse_configuration(
-        configuration_of_rules((EVERYTHING, (kms(apiVersion="v2"), IDENTITY))), path="f"
-    )
-    raw = merged_file(merge([file]), [file], made_at="now")
-    assert [one.check for one in lint_raw(raw)] == ["made-by-etcdfix"]
-
-
-def test_lines_are_those_of_the_file() -> None:
-    raw = b"""apiVersion: apiserver.config.k8s.io/v1
-kind: EncryptionConfiguration
-resources:
-- resources: ['*.*']
-  providers:
-  - identity: {}
-  - aesgcm:
-      keys:
-      - name: k
-        secret: AAAAAAAAAAAAAAAAAAAAAA==
-"""
-    told = {one.check: line_of(raw, one.path) for one in lint_raw(raw)}
-    assert told["identity-first"] == 6
-    assert told["weak-key"] == 10
 
 
 @pytest.mark.parametrize(

@@ -204,12 +204,3 @@ def test_any_union_reads_what_any_reads_and_writes_as_the_first(files: list[Encr
         assert served[0] == keys(files[0], resource)[0]
         for file in files:
             assert set(keys(file, resource)) <= set(served)
-
-
-def test_kms_settings_are_kept() -> None:
-    v1: dict[str, Any] = {
-        "kms": {"name": "p", "endpoint": "unix:///@a b", "cachesize": -1, "timeout": "1500ms"}
-    }
-    before = only(v1, IDENTITY)
-    _, found = read_back(before)
-    assert found.kms_providers == before.kms_providers

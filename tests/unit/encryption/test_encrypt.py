@@ -65,13 +65,6 @@ def test_bytes_are_those_of_another_implementation(provider: str, plaintext: byt
     assert body == local_body(provider, plaintext, ONE, body, ETCD_KEY)
 
 
-@pytest.mark.parametrize("provider", NONCE_SIZES)
-def test_reader_finds_it_fresh_and_under_its_key_alone(provider: str) -> None:
-    transformers = for_secrets(keyed(provider, ("new", ONE), ("old", TWO)), IDENTITY)
-    found = transformers.from_storage(sealed(transformers).data, ETCD_KEY)
-    assert (found.data, found.transformer, found.stale) == (PLAIN, f"{provider}/v1/new", False)
-
-
 def test_resource_without_an_entry_is_written_as_it_is() -> None:
     transformers = for_secrets(keyed("aescbc", ("k", ONE)), resource=GroupResource("", "configmaps"))
     assert sealed(transformers) == Sealed("identity", PLAIN)

@@ -20,14 +20,6 @@ def test_fingerprint_is_pinned() -> None:
     assert fingerprint(KEY) == f"fp:{digest[:16]}" == "fp:5f0f05922f5c7613"
 
 
-def test_same_bytes_same_fingerprint_and_no_equality() -> None:
-    one, other = KeyMaterial(KEY), KeyMaterial(bytes(range(32)))
-    assert one.fingerprint == other.fingerprint != KeyMaterial(KEY[:31]).fingerprint
-    assert one != other
-    assert one.size == 32
-    assert one.expose() == KEY
-
-
 @pytest.mark.parametrize(
     "show", [repr, str, "{}".format, lambda key: f"{key!r:>80}", lambda key: repr([key])]
 )
@@ -71,7 +63,7 @@ def test_what_people_write_is_shown(text: str) -> None:
     assert shown(text, quote="") == text
 
 
-KEYS = [hashlib.sha256(bytes([n])).digest()[:size] for n in range(8) for size in (16, 24, 32)]
+KEYS = [hashlib.sha256(bytes([n])).digest()[:size] for n in range(2) for size in (16, 24, 32)]
 
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key[:4].hex())

@@ -15,7 +15,7 @@ from etcdfix.encryption.keyring import fingerprint
 from etcdfix.encryption.kms.envelopes import Failure, WrappedKey
 from etcdfix.encryption.peek import peek
 from etcdfix.encryption.transformer import Transformers, TransformFailed
-from etcdfix.model.model import GroupResource, Look, Peek, PeekState, Undone, UndoneDamage
+from etcdfix.model.model import Look, Peek, PeekState, Undone, UndoneDamage
 from tests.support import encoders
 from tests.support.encoders import NONCE_SIZES
 from tests.support.fixtures import Patch
@@ -37,13 +37,11 @@ from tests.support.peeking import (
     peeked,
     rule,
     sealed,
-    secret,
     seeded,
     transformers,
 )
 from tests.support.played_plugins import OneAnswer
 
-CONFIGMAPS = GroupResource("", "configmaps")
 OTHER_PREFIX = b"/other/secrets/shop/web"
 
 
@@ -149,26 +147,6 @@ def test_a_name_that_goes_on_for_whole_blocks_is_no_damage(rest: str) -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("provider", ["aesgcm", "secretbox"])
-def test_one_bit_of_the_nonce(provider: str) -> None:
-    start = len(f"k8s:enc:{provider}:v1:key1:")
-    for byte in range(NONCE_SIZES[provider]):
-        data = turned(sealed(provider), start + byte, byte % 8)
-        assert peeked(RIGHT, data, thorough=False).state is PeekState.NOISE
-        assert peeked(WRONG, data).state is PeekState.NOISE
-        found = right(peeked(RIGHT, data))
-        assert undone(found.undone) == (Undone.NONCE_BIT, f"bit {byte % 8} of byte {byte} of the nonce", b"")
-        assert found.look == look(PLAIN)
-        assert (found.encoding, found.named, found.opens) == ("protobuf", True, False)
-
-
-@pytest.mark.parametrize("provider", ["aesgcm", "secretbox"])
-def test_a_nonce_and_the_end_damaged_are_noise(provider: str) -> None:
-    # The start is recognised under another nonce, but nothing opens: nothing is proven.
-    start = len(f"k8s:enc:{provider}:v1:key1:")
-    assert peeked(RIGHT, turned(sealed(provider), start, 1)[:-3]).state is PeekState.NOISE
-
-
 def test_associated_data() -> None:
     moved = sealed("aesgcm", etcd_key=OTHER_PREFIX)
     found = right(peeked(RIGHT, moved, other_keys=(ETCD_KEY, b"/x", OTHER_PREFIX)))
@@ -202,26 +180,6 @@ def test_line_feeds_that_became_two_bytes(provider: str) -> None:
         assert found.undone is not None
         assert found.undone.what is Undone.TEXT_MODE
         assert found.look == look(PLAIN)
-
-
-def test_cbc_text_that_decodes_to_something_else_is_not_mended() -> None:
-    other = secret(41)
-    body = encoders.aescbc_body(other, ONE, b"\n" * 16)
-    data = (b"k8s:enc:aescbc:v1:key1:" + body).replace(b"\n", b"\r\n")
-    assert right(peeked(RIGHT, data.replace(b"\r\n", b"\n"))).undone is None
-    assert peeked(RIGHT, data).undone is None
-
-
-def test_cbc_blocks() -> None:
-    start = offset("aescbc")
-    damaged_iv = right(peeked(RIGHT, turned(sealed("aescbc"), start - 3, 2)))
-    assert (damaged_iv.wrong_bits, damaged_iv.encoding, damaged_iv.opens) == (1, "protobuf", True)
-    for block in range(len(PLAIN) // 16):
-        found = right(peeked(RIGHT, turned(sealed("aescbc"), start + 16 * block + 4, 2)))
-        assert found.encoding == "protobuf"
-        assert found.look is not None
-        assert found.look.breaks
-    assert right(peeked(RIGHT, sealed("aescbc"))).opens  # whoever asks is told that the padding fits
 
 
 class Plugin(OneAnswer):
@@ -293,17 +251,6 @@ def test_kms_without_a_data_key(form: str, plugin: OneAnswer | None) -> None:
         assert kms_peek(kms(plugin, version), cut, plugin).state is PeekState.NOT_POSSIBLE
 
 
-def test_kms_of_another_name_or_rule() -> None:
-    """Its plugin is asked where a value is searched, and not where many are looked at."""
-    found = kms(Plugin(wrapped=ONE))
-    other = seeded().replace(b":prov:", b":other:")
-    for data, resource in ((other, SECRETS), (seeded(), CONFIGMAPS)):
-        assert peeked(found, data, resource=resource, thorough=False).state is PeekState.NOT_POSSIBLE
-        result = right(peeked(found, data, resource=resource))
-        assert (result.named, result.transformer, result.not_asked) == (False, "kms/v2/prov", "")
-        assert peeked(kms(None), data, resource=resource).not_asked == "kms/v2/prov"
-
-
 def test_one_bit_of_info_and_of_the_nonce() -> None:
     plugin = Plugin(wrapped=ONE)
     found = kms(plugin)
@@ -360,33 +307,6 @@ def test_the_data_key_of_a_neighbour() -> None:
     assert kms_peek(found, turned(refused, data_at(refused, 50), 1), plugin).state is PeekState.NOT_POSSIBLE
 
 
-def test_a_kms_value_in_text_mode() -> None:
-    for seed in range(500):
-        nonce = random.Random(seed).randbytes(12)
-        gcm = encoders.aesgcm_body(PLAIN, ONE, nonce, ETCD_KEY)
-        if b"\n" in gcm and b"\r" not in gcm:
-            break
-    plugin = Plugin(wrapped=ONE)
-    v1 = first_version(gcm).replace(b"\n", b"\r\n")
-    assert undone(right(kms_peek(kms(plugin, "v1"), v1, plugin)).undone) == (
-        Undone.TEXT_MODE, "every CR LF was LF", b"",
-    )  # fmt: skip
-    v2 = b"k8s:enc:kms:v2:prov:" + encoders.kms_v2_body(gcm, dek_source=b"wrapped")
-    text = v2.replace(b"\n", b"\r\n")  # even the tag of the first field
-    found = kms(plugin)
-    assert kms_peek(found, text, plugin).state is PeekState.NOT_POSSIBLE
-    found.for_resource(SECRETS).from_storage(v2, ETCD_KEY)
-    result = right(kms_peek(found, text, plugin))
-    assert undone(result.undone) == (Undone.TEXT_MODE, "every CR LF was LF", b"")
-    # Recalled by nobody, but another value had the same data key.
-    other = b"k8s:enc:kms:v2:prov:" + encoders.kms_v2_body(gcm, dek_source=b"wra\nped")
-    result = right(kms_peek(found, other.replace(b"\n", b"\r\n"), plugin))
-    assert result.undone is not None
-    assert result.undone.what is Undone.TEXT_MODE
-    wrong = kms(Plugin(wrapped=TWO), "v1")
-    assert kms_peek(wrong, v1).state is PeekState.NOISE
-
-
 def test_which_witnesses_are_kept_and_how_many_are_tried_does_not_depend_on_their_order(
     monkeypatch: Patch,
 ) -> None:
@@ -404,14 +324,6 @@ def test_which_witnesses_are_kept_and_how_many_are_tried_does_not_depend_on_thei
     assert seen[0] == seen[1] == seen[2]
     states = Counter(one.state for one in seen[0])
     assert states == {PeekState.RIGHT_KEY: 64, PeekState.NOT_POSSIBLE: 6}
-
-
-def test_every_try_counts_against_the_odds() -> None:
-    one = right(peeked(RIGHT, sealed("aesgcm")[:-1], thorough=False))
-    many = every(key1=ONE, **{f"k{n}": bytes([n]) * 32 for n in range(60, 90)})
-    more = right(peeked(many, sealed("aesgcm")[:-1], thorough=False))
-    assert (one.candidates, more.candidates) == (1, 31)
-    assert one.odds_bits - more.odds_bits in {4, 5}
 
 
 def test_a_look_that_is_too_likely_by_chance_is_none(monkeypatch: Patch) -> None:

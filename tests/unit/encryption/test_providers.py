@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from etcdfix.encryption.candidates import body_offsets_of
-from etcdfix.encryption.config import parse_configuration
-from etcdfix.encryption.config_model import KeyedProvider
 from etcdfix.encryption.envelope import parse_envelope
 from etcdfix.encryption.layout import envelope_layout
 from etcdfix.encryption.providers import cipher_of, local_provider
@@ -15,8 +13,7 @@ from etcdfix.examine.looking import ends_inside_its_envelope
 from etcdfix.examine.verdicts.damage import MEANING_OF_NOISE
 from etcdfix.examine.verdicts.whole_inside import is_sealed
 from etcdfix.model.model import Attempt
-from etcdfix.model.providers import ENCRYPTING, PROVIDERS, ProviderFacts, ProviderType, facts_of
-from tests.support.objects import configuration, configuration_of_rules, provider
+from etcdfix.model.providers import ENCRYPTING, PROVIDERS, ProviderFacts, facts_of
 
 ETCD_KEY = b"/registry/secrets/shop/web"
 LOCAL = [facts for facts in PROVIDERS if facts.key_sizes]
@@ -24,20 +21,6 @@ LOCAL = [facts for facts in PROVIDERS if facts.key_sizes]
 
 def named(facts: ProviderFacts) -> str:
     return f"{facts.provider}-{facts.version}"
-
-
-def test_every_provider_has_a_row() -> None:
-    assert {facts.provider for facts in PROVIDERS} == set(ProviderType)
-
-
-@pytest.mark.parametrize("facts", LOCAL, ids=named)
-def test_every_local_provider_is_read_from_a_file(facts: ProviderFacts) -> None:
-    key = bytes(range(facts.key_sizes[-1]))
-    file = configuration_of_rules((("secrets",), (provider(str(facts.provider), k=key),)))
-    (rule,) = parse_configuration(file, path="f").rules
-    (found,) = rule.providers
-    assert isinstance(found, KeyedProvider)
-    assert (found.type, found.keys[0].material.expose()) == (facts.provider, key)
 
 
 @pytest.mark.parametrize("facts", ENCRYPTING, ids=named)
@@ -77,24 +60,3 @@ def test_a_cipher_does_what_its_row_says(facts: ProviderFacts) -> None:
         assert isinstance(cipher.read(body, b"/other"), Attempt) == facts.bound
     parts = local_provider(facts.provider).PARTS
     assert [size for _, size in parts].count(0) == 1
-
-
-@pytest.mark.parametrize("facts", LOCAL, ids=named)
-def test_a_configuration_takes_every_key_of_a_row(facts: ProviderFacts) -> None:
-    assert facts.provider is not None
-    keys = {f"k{size}": bytes(range(size)) for size in facts.key_sizes}
-    loaded = configuration(provider(str(facts.provider), **keys))
-    assert [key.facts for rule in Transformers.from_configuration(loaded).rules for key in rule.keys] == [
-        facts
-    ] * len(keys)
-
-
-def test_what_is_no_provider_has_a_row_that_promises_nothing() -> None:
-    for transformer in ("", "unknown", "rot13/v1/key1", "aescbc/v9/key1"):
-        facts = facts_of(transformer)
-        assert (facts.provider, facts.authenticated, facts.bound, facts.under_kms) == (
-            None,
-            False,
-            False,
-            False,
-        )

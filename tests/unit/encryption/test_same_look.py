@@ -11,10 +11,8 @@ from etcdfix.encryption.envelope import parse_envelope
 from etcdfix.encryption.same_look import SameLook
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.model.model import Look, PeekState
-from tests.support import encoders
 from tests.support.peeking import (
     ETCD_KEY,
-    NONCE16,
     ONE,
     PLAIN,
     SECRETS,
@@ -180,15 +178,3 @@ def test_nothing_is_said_of_others_where_the_first_is_not_whole() -> None:
         ):
             assert peeked(found, broken, thorough=False).state is PeekState.RIGHT_KEY
             assert same(broken, found) is None
-
-
-def test_under_cbc_the_initialisation_vector_decides_about_the_start() -> None:
-    found = every(new=ONE)
-    one = same(renamed("aescbc"), found)
-    assert one is not None
-    value = b"k8s:enc:aescbc:v1:old:" + encoders.aescbc_body(PLAIN, ONE, NONCE16)
-    assert one.of_another(value, ETCD_KEY, look) is not None
-    for at in range(16):
-        at += value.index(b":old:") + 5
-        turned = value[:at] + bytes([value[at] ^ 1]) + value[at + 1 :]
-        assert one.of_another(turned, ETCD_KEY, look) is None

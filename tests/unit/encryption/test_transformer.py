@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import base64
-import sys
 
 import pytest
 
-from etcdfix.encryption import transformer
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.config_model import KMSProvider
 from etcdfix.encryption.keyring import fingerprint
 from etcdfix.encryption.kms.envelopes import Failure, KMSPlugin
 from etcdfix.encryption.transformer import ResourceTransformers, Transformers, TransformFailed
-from etcdfix.model.model import Attempt, FailureReason, GroupResource, Plaintext, TransformFailure
+from etcdfix.model.model import Attempt, FailureReason, GroupResource, Plaintext
 from tests.support import encoders
-from tests.support.fixtures import Patch
 from tests.support.played_plugins import OneAnswer
 
 ETCD_KEY = b"/registry/secrets/default/s1"
@@ -111,12 +108,6 @@ def test_opens(providers: list[str], data: bytes, transformer: str, stale: bool,
     )
 
 
-def test_value_of_another_etcd_key() -> None:
-    reader = for_secrets(GCM_ONE)
-    assert opened(reader, gcm("k", ONE, b"/other"), b"/other").data == PLAIN
-    assert failure(reader, gcm("k", ONE, b"/other")).failure.reason is FailureReason.AUTHENTICATION_FAILED
-
-
 NO_PREFIX = "no matching prefix found"
 NO_AES_KEY = "no matching key was found for the provided AES transformer"
 NO_BOX_KEY = "no matching key was found for the provided Secretbox transformer"
@@ -193,24 +184,9 @@ def plugin_with(answer: bytes | Failure) -> OneAnswer:
     return OneAnswer(answer, write_key_id=KEY_ID)
 
 
-def kms_v2(name: str = "p", key: bytes = ONE) -> bytes:
-    data = encoders.kms_v2_seeded_data(PLAIN, key, b"i" * 32, NONCE12, ETCD_KEY)
-    return f"k8s:enc:kms:v2:{name}:".encode() + encoders.kms_v2_body(data, source_type=1)
-
-
 def kms_v1(name: str = "p") -> bytes:
     data = encoders.aesgcm_body(PLAIN, ONE, NONCE12, ETCD_KEY)
     return f"k8s:enc:kms:v1:{name}:".encode() + encoders.kms_v1_body(b"wrapped", data)
-
-
-def test_kms_plugin_is_asked_once_for_a_value_that_fails() -> None:
-    plugin = plugin_with(Failure("NOT_FOUND", "rpc error: code = NotFound desc = gone"))
-    reader = for_secrets(kms("p"), plugins={"p": plugin})
-    with pytest.raises(TransformFailed) as caught:
-        reader.from_storage(kms_v2(), ETCD_KEY)
-    assert plugin.asked == 1
-    assert caught.value.failure.reason is FailureReason.KMS_REFUSED
-    assert caught.value.message == "failed to decrypt DEK, error: rpc error: code = NotFound desc = gone"
 
 
 def test_nothing_proven_wins_over_what_another_provider_said() -> None:
@@ -234,15 +210,6 @@ def test_nothing_proven_wins_over_what_another_provider_said() -> None:
     ]
 
 
-def test_half_known_aggregates_are_not_passed_off_as_upstreams() -> None:
-    plugins: dict[str, KMSPlugin] = {"a": plugin_with(Failure("INVALID_ARGUMENT", "no"))}
-    reader = for_secrets(kms("a", "v1"), kms("a:b", "v1"), plugins=plugins)
-    failed = failure(reader, kms_v1("a:b"))
-    assert [attempt.transformer for attempt in failed.failure.attempts] == ["kms/v1/a", "kms/v1/a:b"]
-    assert failed.failure.message == ""
-    assert failed.failure.reason is FailureReason.KMS_UNREACHABLE
-
-
 def test_look_up_order_does_not_follow_the_file() -> None:
     found = transformers(
         ("secrets, jobs.batch", [keyed("aescbc", ("exact", ONE))]),
@@ -260,50 +227,6 @@ def test_look_up_order_does_not_follow_the_file() -> None:
         reader = found.for_resource(resource)
         assert (reader.rule, names(reader)) == (rule, [(f"aescbc/v1/{key}", FP_ONE)])
         assert found.for_resource(resource) is reader
-
-
-def test_provider_lists_of_one_resource_are_joined() -> None:
-    found = transformers(("secrets, configmaps", [CBC_ONE]), ("secrets", [GCM_ONE, IDENTITY]))
-    secrets, configmaps = found.for_resource(SECRETS), found.for_resource(GroupResource("", "configmaps"))
-    assert opened(secrets, gcm("k", ONE)) == Plaintext(
-        PLAIN, "aesgcm/v1/k", stale=True, key_fingerprint=FP_ONE
-    )
-    assert opened(secrets, PLAIN).stale
-    assert failure(configmaps, gcm("k", ONE)).message == NO_PREFIX
-
-
-def test_listing_names_keys_and_shows_no_bytes() -> None:
-    reader = for_secrets(keyed("aescbc", ("k", ONE), ("l", TWO)), kms("p"), IDENTITY)
-    assert names(reader) == [
-        ("aescbc/v1/k", FP_ONE), ("aescbc/v1/l", FP_TWO), ("kms/v2/p", ""), ("identity", ""),
-    ]  # fmt: skip
-    assert repr(ONE)[2:-1] not in repr(reader.keys)
-    assert FP_ONE != FP_TWO
-
-
-def test_pynacl_waits_until_secretbox_is_used(monkeypatch: Patch) -> None:
-    monkeypatch.delitem(sys.modules, "etcdfix.encryption.providers.secretbox", raising=False)
-    for_secrets(CBC_ONE)
-    assert "etcdfix.encryption.providers.secretbox" not in sys.modules
-    for_secrets(BOX_ONE)
-    assert "etcdfix.encryption.providers.secretbox" in sys.modules
-
-
-def test_the_number_of_failures_that_are_remembered_is_bounded(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(transformer, "_MOST_SAID", 2)
-    reader = for_secrets(keyed("aescbc", ("key1", ONE)))
-
-    def said(size: int) -> TransformFailure:
-        return failure(reader, b"k8s:enc:aescbc:v1:key1:" + bytes(size)).failure
-
-    first, second = said(3), said(16)
-    assert first != second
-    assert said(3) is first
-    third = said(64)  # one too many: nothing that was said before is kept
-    assert third not in (first, second)
-    assert said(64) is third
-    assert said(3) is not first
-    assert said(3) == first
 
 
 def test_kms_without_plugin_with_a_broken_envelope_is_no_proof_either() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 
 import pytest
 
@@ -14,7 +13,6 @@ from etcdfix.encryption.config_model import KMSProvider
 from etcdfix.encryption.kms.envelopes import Failure, KMSPending, WrappedKey
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine import all as examine_all
-from etcdfix.examine import two_passes
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.spool import Spool
 from etcdfix.examine.two_passes import TwoPasses
@@ -160,14 +158,6 @@ def test_a_control_that_comes_later_still_counts() -> None:
         ]  # fmt: skip
 
 
-def test_a_value_that_fails_is_not_its_own_control() -> None:
-    plugin = SlowPlugin(seed_for_all)
-    values = [value("a", b"1", seed=b"\xff" * 32), value("b", b"2", seed=b"\xff" * 32)]
-    with examining(plugin) as run:
-        assert verdicts(first(run, values)) == []
-        assert verdicts(run.second()) == [("a", Cause.KMS_UNPROVEN), ("b", Cause.KMS_UNPROVEN)]
-
-
 def test_what_was_unreachable_a_moment_ago_is_asked_once_more() -> None:
     answers: list[bytes | Failure] = [Failure("UNAVAILABLE", "away"), SEED]
 
@@ -215,13 +205,6 @@ def test_nothing_is_lost_when_the_wait_is_interrupted() -> None:
     assert found == [("b", None), ("a", Cause.KMS_ENVELOPE_DAMAGED)]
 
 
-def test_without_plugins_nobody_is_asked() -> None:
-    transformers = Transformers.from_configuration(parse_configuration(CONFIG, path="test"))
-    with TwoPasses(Examiner(StorageLayout(), transformers, shared_decoder(None))) as run:
-        assert verdicts(first(run, [value("a", b"1"), plain("b")])) == [("b", None)]
-        assert verdicts(run.second()) == [("a", Cause.KMS_UNREACHABLE)]
-
-
 def test_what_a_plugin_gives_a_dek_for_is_judged_last(monkeypatch: pytest.MonkeyPatch) -> None:
     plugin = SlowPlugin(seed_for_all)
     plugin.known.add(b"1")
@@ -234,70 +217,6 @@ def test_what_a_plugin_gives_a_dek_for_is_judged_last(monkeypatch: pytest.Monkey
         assert verdicts(first(run, [noise, value("b", b"1")])) == [("b", None)]
         assert verdicts(run.second()) == [("noise", Cause.UNKNOWN_ENCODING)]
     assert not plugin.final
-
-
-def test_what_is_in_a_value_that_opens_can_be_had_when_it_is_handed_on() -> None:
-    plugin = SlowPlugin(seed_for_all)
-    plugin.known.add(b"1")
-    odd = [value(name, source, named="another") for name, source in (("a", b"1"), ("b", b"2"))]
-    taken: list[str] = []
-    with examining(plugin) as run:
-
-        def take(found: Examination) -> None:
-            assert found.verdict.cause is Cause.IDENTITY_MISMATCH
-            assert run._examiner.plaintext(found) == secret("another")
-            taken.append(found.name)
-            # Of many data keys the plugin's session keeps the newest.
-            plugin.known.clear()
-            for rule in run._examiner.transformers.rules if run._examiner.transformers is not None else ():
-                rule.start_over()
-
-        for found in first(run, odd):
-            take(found)
-        for found in run.second():
-            take(found)
-    assert taken == ["a", "b"]
-
-
-def test_a_plugin_that_was_given_up_is_not_asked_again() -> None:
-    def reply(_: WrappedKey) -> bytes | Failure:
-        return Failure("UNAVAILABLE", "gone")
-
-    plugin = SlowPlugin(reply)
-    plugin.known.add(b"1")
-    plugin.over = True
-    with examining(plugin) as run:
-        assert verdicts(first(run, [value("a", b"1")])) == []
-        assert verdicts(run.second()) == [("a", Cause.KMS_UNREACHABLE)]
-    assert plugin.asked == [b"1"]
-
-
-def test_an_interruption_between_taking_and_dropping_counts_nothing_twice() -> None:
-    plugin = SlowPlugin(seed_for_all)
-    with examining(plugin) as run:
-        list(first(run, [value("a", b"1"), value("b", b"2")]))
-        run._window.append((run._unanswered.peek(), None))
-        assert verdicts(run.second()) == [("a", None), ("b", None)]
-
-
-def test_what_is_worth_a_look_does_not_depend_on_what_was_looked_at_already() -> None:
-    """Pages are read ahead of the look at them, in one run more than in another."""
-    misspelt = stored("/registry/secrets/shop/a", b"k8s:enc:kms:v2:prow:" + b"x" * 40)
-    other = stored("/registry/secrets/shop/b", b"k8s:enc:kms:v2:another:" + b"x" * 40)
-    plain = stored("/registry/secrets/shop/c", b"x")
-    given = [[misspelt, plain], [other, plain]]
-
-    def looked(*, ahead: bool) -> list[list[StoredValue]]:
-        run = examining(SlowPlugin(lambda _wrapped: SEED))
-        look = partial(run._examiner.examine_each, [misspelt])
-        worth = run.worth_a_look(pages.ValuesPage(values) for values in given)
-        found = []
-        for page in list(worth) if ahead else worth:
-            found.append(list(page.values()))
-            run.look_at_witnesses(look(), lambda _key: False)
-        return found
-
-    assert looked(ahead=True) == looked(ahead=False) == [[plain], [plain]]
 
 
 GCM = configuration(provider("aesgcm", key1=KEY_1))
@@ -482,13 +401,3 @@ def test_of_a_few_values_each_is_searched_and_of_many_none() -> None:
         with local() as run:
             assert verdicts(first(run, values[:count])) == []
             assert {found for _, found in verdicts(run.second())} == {cause}
-
-
-def test_the_window_is_bounded_by_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(two_passes, "_WINDOW_BYTES", 1)
-    plugin = SlowPlugin(seed_for_all)
-    with examining(plugin) as run:
-        list(first(run, [value(f"n{n}", b"%d" % n) for n in range(3)]))
-        plugin.asked.clear()
-        next(run.second())
-        assert plugin.asked == [b"0", b"0"]

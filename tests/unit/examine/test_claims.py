@@ -11,7 +11,6 @@ from etcdfix.cli.root import run
 from etcdfix.examine.claims import ClaimSearch
 from etcdfix.model.errors import SourceError
 from etcdfix.model.storagekey import ResourcePrefix, StorageCodec, StorageLayout
-from etcdfix.sources.errors import PageCorrupt
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.testing import objects as stored_objects
 from tests.support.bbolt_writer import database, put
@@ -135,38 +134,6 @@ def test_an_object_that_hardly_fits_into_a_request_is_one_warning(
     records = [put(2, key.encode(), value), put(3, b"/registry/secrets/shop/web", secret())]
     file.write_bytes(database(records))
     assert _findings(file, tmp_path / "report.json", "--no-encryption").get(key, set()) == checks
-
-
-def test_what_was_compacted_is_not_missed(tmp_path: Path) -> None:
-    found = _findings(_snapshot(tmp_path, compacted=6), tmp_path / "report.json")
-    assert not any("predecessor" in checks for checks in found.values())
-
-
-def test_nothing_is_missed_in_a_wreck(tmp_path: Path) -> None:
-    path = _snapshot(tmp_path)
-    found = _findings(path, tmp_path / "report.json", "--salvage")
-    assert found
-    assert not any("predecessor" in checks for checks in found.values())
-
-
-def test_only_so_many_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("etcdfix.commands.scanning.closer._MOST_PREDECESSORS", 1)
-    found = _findings(_snapshot(tmp_path), tmp_path / "report.json")
-    assert sum("predecessor" in checks for checks in found.values()) == 1
-
-
-def test_a_damaged_file_says_nothing_of_what_was_before(tmp_path: Path) -> None:
-    path = _snapshot(tmp_path)
-    with SnapshotSource(path) as source:
-        stored = source.get(b"/registry/secrets/shop/wgb")
-        assert stored is not None
-        assert source.lacks_predecessor(stored)
-        source._on_damage(source._first_damage or _damage())
-        assert not source.lacks_predecessor(stored)
-
-
-def _damage() -> PageCorrupt:
-    return PageCorrupt("page 9")
 
 
 def test_a_question_that_is_not_answered_ends_no_scan(

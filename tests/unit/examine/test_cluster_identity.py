@@ -33,13 +33,3 @@ from etcdfix.model.model import ClusterIdentity
 def test_one_cluster_or_two(one: ClusterIdentity, other: ClusterIdentity, *, same: bool | None) -> None:
     assert one.is_same(other) is same
     assert other.is_same(one) is same
-
-
-def test_records_without_grounds_name_a_cluster_by_its_uid() -> None:
-    assert not ClusterIdentity.by_uid("").is_known
-
-
-def test_the_main_etcd_is_named_where_it_is_another_one() -> None:
-    assert ClusterIdentity.by_uid("u").describe() == "kube-system uid u"
-    apart = ClusterIdentity(uid="u", main_endpoints=("https://a", "https://b"))
-    assert apart.describe() == "kube-system uid u (main etcd at https://a, https://b)"

@@ -15,10 +15,9 @@ from etcdfix.examine.one import Examiner
 from etcdfix.examine.readers import ResourceReaders
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.damage import Damage
-from etcdfix.examine.verdicts.deletability import Deletability, deletability_of, risks_of
+from etcdfix.examine.verdicts.deletability import Deletability, deletability_of
 from etcdfix.examine.verdicts.examination import Examination, KeyName
-from etcdfix.model.model import Confidence, GroupResource, Outcome, ServerBehaviour, StoredValue
-from etcdfix.model.rules import Rule
+from etcdfix.model.model import GroupResource, Outcome, ServerBehaviour, StoredValue
 from etcdfix.model.storagekey import StorageCodec, StorageLayout
 from etcdfix.testing.protobytes import unknown
 from tests.support.decoders import shared_decoder
@@ -77,24 +76,6 @@ def verdict(found: Examination) -> tuple[Outcome, Cause | None]:
     return found.verdict.outcome, found.verdict.cause
 
 
-@pytest.mark.parametrize(
-    ("config", "stale"),
-    [
-        (configuration(provider("aescbc", key1=KEY_1), IDENTITY), False),
-        (configuration(IDENTITY, provider("aescbc", key1=KEY_1)), True),
-        (configuration(provider("aescbc", key2=KEY_2, key1=KEY_1)), True),
-        (configuration(provider("aesgcm", key1=KEY_1), provider("aescbc", key1=KEY_1)), True),
-    ],
-    ids=["write-key", "second-provider", "second-key", "other-cipher-first"],
-)
-def test_an_encrypted_secret_is_opened_and_stale_like_upstream(
-    config: EncryptionConfiguration, stale: bool
-) -> None:
-    found = look(aescbc(secret()), config)
-    assert verdict(found) == (Outcome.READABLE, None)
-    assert (found.transformer, found.opened, found.stale) == ("aescbc/v1/key1", True, stale)
-
-
 ELSEWHERE = configuration(IDENTITY, resources=("pods",))
 CONFIG = configuration(provider("aescbc", key1=KEY_1), provider("aesgcm", key1=KEY_1), KMS_V2)
 
@@ -108,12 +89,6 @@ CONFIG = configuration(provider("aescbc", key1=KEY_1), provider("aesgcm", key1=K
         (aesgcm(secret(), KEY)[:-16], CONFIG, Cause.VALUE_TRUNCATED, "aesgcm/v1/key1"),
         (aescbc(secret()), ELSEWHERE, Cause.RESOURCE_NOT_CONFIGURED, "aescbc/v1/key1"),
         (aescbc(secret()), configuration(provider("aesgcm", key1=KEY_2)), Cause.PROVIDER_MISSING, "aescbc/v1/key1"),
-        (aescbc(secret(), KEY_2, name="old"), CONFIG, Cause.KEY_NAME_MISSING, "aescbc/v1/old"),
-        (aesgcm(secret(), KEY, KEY_2), CONFIG, Cause.WRONG_KEY, "aesgcm/v1/key1"),
-        (aesgcm(secret(), "/registry/secrets/shop/other"), CONFIG, Cause.ASSOCIATED_DATA_UNKNOWN, "aesgcm/v1/key1"),
-        (aescbc(secret())[:-16], CONFIG, Cause.VALUE_TRUNCATED, "aescbc/v1/key1"),
-        (aescbc(secret())[:-32], CONFIG, Cause.VALUE_TRUNCATED, "aescbc/v1/key1"),
-        (aescbc(secret())[:-1], CONFIG, Cause.VALUE_TRUNCATED, "aescbc/v1/key1"),
         (b"k8s:enc:aesgcm:v1:key1:short", CONFIG, Cause.VALUE_TRUNCATED, "aesgcm/v1/key1"),
         (secret(), configuration(provider("aescbc", key1=KEY_1)), Cause.PLAINTEXT_NOT_ALLOWED, "identity"),
         (b"k8s:enc:rot13:v1:key1:abc", CONFIG, Cause.UNKNOWN_ENVELOPE, ""),
@@ -134,82 +109,6 @@ def test_values_that_do_not_open(
     assert found.verdict.upstream_message
     assert (found.transformer, found.opened, found.stale) == (transformer, False, False)
     assert (found.namespace, found.name) == ("shop", "web")
-
-
-def test_without_configuration_nothing_encrypted_is_judged() -> None:
-    found = look(aescbc(secret()))
-    assert verdict(found) == (Outcome.UNDETERMINED, Cause.NO_CONFIGURATION)
-    assert (found.transformer, found.opened) == ("aescbc/v1/key1", False)
-    assert "aescbc/v1/key1" in found.verdict.message
-
-
-def test_a_kms_plugin_that_is_not_asked_proves_nothing() -> None:
-    found = look(b"k8s:enc:kms:v2:prov:\x0a\x01x", CONFIG)
-    assert verdict(found) == (Outcome.UNDETERMINED, Cause.KMS_UNREACHABLE)
-    assert found.verdict.transient
-    assert found.transformer == "kms/v2/prov"
-    assert deletability_of(found) is Deletability.DECLARABLE
-
-
-def test_attempts_become_evidence_with_fingerprints_not_keys() -> None:
-    found = look(aesgcm(secret(), KEY, KEY_2), CONFIG)
-    evidence, looked = found.verdict.evidence
-    assert evidence.check.startswith("decrypt with aesgcm/v1/key1 (key ")
-    assert (looked.check, looked.result) == ("look without tag or padding", "noise")
-    assert KEY_1.decode() not in repr(found.verdict)
-
-
-@pytest.mark.parametrize(
-    ("plaintext", "cause", "confidence"),
-    [
-        (aescbc(secret()), Cause.DOUBLE_ENCRYPTED, Confidence.CERTAIN),
-        # Padding proves no key, so it is not said what these bytes are.
-        (bytes(300), Cause.WRONG_KEY, Confidence.LIKELY),
-        (b"\x9d" * 16 + secret()[16:], Cause.IV_DAMAGED, Confidence.LIKELY),
-        (b"\x9d" * 64, Cause.WRONG_KEY, Confidence.LIKELY),
-        (secret()[:-9], Cause.VALUE_TRUNCATED, Confidence.LIKELY),
-        (secret() + b"tail", Cause.TRAILING_BYTES, Confidence.CERTAIN),
-    ],
-)
-def test_values_that_open_and_do_not_decode(plaintext: bytes, cause: Cause, confidence: Confidence) -> None:
-    found = look(aescbc(plaintext), configuration(provider("aescbc", key2=KEY_2, key1=KEY_1)))
-    assert verdict(found) == (Outcome.DECODE_FAILURE, cause)
-    assert found.verdict.confidence is confidence
-    assert (found.transformer, found.opened, found.stale) == ("aescbc/v1/key1", True, True)
-    expected = {Cause.DOUBLE_ENCRYPTED: Deletability.NEVER, Cause.WRONG_KEY: Deletability.DECLARABLE}
-    assert deletability_of(found) is expected.get(cause, Deletability.DELETABLE)
-
-
-@pytest.mark.parametrize(
-    ("value", "cause"),
-    [
-        (b"k9s\x00" + secret()[4:], Cause.MAGIC_DAMAGED),
-        (secret().replace(b"\n", b"\r\n"), Cause.TEXT_MODE_DAMAGE),
-        (json_object("v1", "Sekret", "web"), Cause.KIND_NOT_REGISTERED),
-        (config_map("web"), Cause.WRONG_KIND_FOR_KEY),
-        (b'{"kind":"Secret","apiVersion":"v1","metadata":{"name":"we', Cause.VALUE_TRUNCATED),
-        (b'{"kind":"Secret","apiVersion":"v1","metadata":7}', Cause.JSON_DAMAGED),
-    ],
-)
-def test_plain_values_that_do_not_decode(value: bytes, cause: Cause) -> None:
-    found = look(value)
-    assert verdict(found) == (Outcome.DECODE_FAILURE, cause)
-    assert found.verdict.apiserver is ServerBehaviour.CORRUPT
-    assert (found.transformer, found.opened, found.stale) == ("identity", True, False)
-
-
-@pytest.mark.parametrize(("value", "cause"), [(b"", Cause.EMPTY_VALUE), (b"{}", Cause.EMPTY_OBJECT)])
-def test_what_the_server_serves_empty(value: bytes, cause: Cause) -> None:
-    found = look(value)
-    assert verdict(found) == (Outcome.DECODE_FAILURE, cause)
-    assert found.verdict.apiserver is ServerBehaviour.SERVES_EMPTY
-
-
-@pytest.mark.parametrize("minor", [36, None])
-def test_an_unknown_kind_may_be_newer_than_the_tables(minor: int | None) -> None:
-    found = look(json_object("v1", "Sekret", "web"), minor=minor)
-    assert risks_of(found) == (Rule.NEWER_THAN_KNOWN,)
-    assert found.verdict.stated_kind == "v1 Sekret"
 
 
 @pytest.mark.parametrize(
@@ -277,15 +176,6 @@ def test_custom_resources_need_a_readable_definition() -> None:
 )
 def test_definitions_that_do_not_count(key: str, definition: bytes) -> None:
     assert examiner(holds={key: definition}).readers.custom_resources == {}
-
-
-def test_an_encrypted_definition_is_opened_first() -> None:
-    resources = ("customresourcedefinitions.apiextensions.k8s.io",)
-    holds = {CRD_KEY: aescbc(crd())}
-    opened = configuration(provider("aescbc", key1=KEY_1), resources=resources)
-    lost = configuration(provider("aescbc", key2=KEY_2), resources=resources)
-    assert list(examiner(opened, holds=holds).readers.custom_resources) == [("example.com", "widgets")]
-    assert examiner(lost, holds=holds).readers.custom_resources == {}
 
 
 def test_scope_of_a_definition_decides_what_a_key_is() -> None:
@@ -371,14 +261,6 @@ def test_kube_system_below_another_prefix_and_encrypted() -> None:
     assert examiner(config, prefix="/").kube_system_uid(source) == KUBE_SYSTEM_UID
 
 
-def test_a_kind_of_a_later_release_is_said_to_be_one() -> None:
-    hpa = json_object("autoscaling/v2", "HorizontalPodAutoscaler", "web")
-    found = look(hpa, key="/registry/horizontalpodautoscalers/shop/web", minor=20)
-    assert verdict(found) == (Outcome.DECODE_FAILURE, Cause.KIND_NOT_REGISTERED)
-    assert "1.20 does not register; 1.23 brought it" in found.verdict.message
-    assert risks_of(found) == (Rule.NEWER_THAN_KNOWN,)
-
-
 def test_hostile_directories_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readers, "_MOST_READERS", 64)
     under_test = examiner()
@@ -445,14 +327,6 @@ def test_a_value_counts_under_the_key_of_its_rule() -> None:
     assert plain.encryption_keys == (KeyName("", "identity", ""),)
 
 
-def test_bytes_of_a_key_that_stands_in_another_rule_are_recognised() -> None:
-    """The configuration lists the rules the wrong way round: nothing is damaged, and nothing is lost."""
-    found = look(aesgcm(secret(), KEY, KEY_2), RULES)
-    assert verdict(found) == (Outcome.DECRYPT_FAILURE, Cause.KEY_RENAMED)
-    assert found.verdict.fitting_key.startswith("aesgcm/v1/key1 of configmaps (fp:")
-    assert deletability_of(found) is Deletability.CURABLE
-
-
 def noise(key: str, name: str = "key1") -> bytes:
     return aesgcm(secret(), key, b"0" * 16, name=name)
 
@@ -494,15 +368,6 @@ def test_values_under_another_key_of_the_rule_say_nothing() -> None:
     assert second.verdict.cause is Cause.NONCE_DAMAGED
 
 
-def test_values_in_the_clear_say_nothing_of_a_key() -> None:
-    with_identity = examiner(configuration(provider("aesgcm", key1=KEY_1), IDENTITY))
-    for name, mod_revision in (("a", 10), ("b", 90)):
-        with_identity.examine(
-            stored(f"/registry/secrets/shop/{name}", secret(name), mod_revision=mod_revision)
-        )
-    assert with_identity.examine(stored(KEY, noise(KEY), mod_revision=50)).verdict.cause is Cause.WRONG_KEY
-
-
 def test_a_value_of_another_storage_prefix_is_in_order() -> None:
     under_test = examiner(CONFIG, prefix="/registry/new")
     key = "/registry/new/secrets/shop/web"
@@ -514,47 +379,11 @@ def test_a_value_of_another_storage_prefix_is_in_order() -> None:
         assert deletability_of(found) is Deletability.CURABLE
 
 
-@pytest.mark.parametrize(
-    ("home", "plaintext"),
-    [
-        ("/registry/secrets/shop/home", secret("home")),
-        ("/registry/secrets/pay/web", secret("web", "pay")),
-        ("/registry/configmaps/shop/settings", config_map()),
-        ("/registry/namespaces/shop", namespace_object("shop")),
-    ],
-)
-def test_a_value_that_was_copied_says_where_it_belongs(home: str, plaintext: bytes) -> None:
-    config = configuration(provider("aesgcm", key1=KEY_1), resources=("*.*",))
-    found = examiner(config).examine(stored(KEY, aesgcm(plaintext, home)), thorough=True)
-    assert verdict(found) == (Outcome.DECRYPT_FAILURE, Cause.VALUE_MOVED)
-    assert found.verdict.belongs_to == home.encode()
-    assert deletability_of(found) is Deletability.MOVED
-
-
 def test_an_object_without_a_name_names_no_place() -> None:
     config = configuration(provider("aesgcm", key1=KEY_1), resources=("*.*",))
     for plaintext in (secret(""), unknown(b"v1", b"ConfigMap", b"\xff" * 40)):
         found = examiner(config).examine(stored(KEY, aesgcm(plaintext, "/elsewhere")), thorough=True)
         assert found.verdict.belongs_to == b""
-
-
-@pytest.mark.parametrize(
-    ("plaintext", "cause"),
-    [
-        (secret()[:-9], Cause.VALUE_TRUNCATED),
-        (config_map(), Cause.WRONG_KIND_FOR_KEY),
-        (json_object("v1", "Sekret", "web"), Cause.KIND_NOT_REGISTERED),
-        (b"", Cause.EMPTY_VALUE),
-        (b"{}", Cause.EMPTY_OBJECT),
-        (secret(), Cause.PLAINTEXT_NOT_ALLOWED),
-    ],
-)
-def test_only_plaintext_that_decodes_waits_for_identity(plaintext: bytes, cause: Cause) -> None:
-    found = look(plaintext, configuration(provider("aescbc", key1=KEY_1)))
-    assert verdict(found) == (Outcome.DECRYPT_FAILURE, cause)
-    assert found.verdict.apiserver is ServerBehaviour.CORRUPT
-    assert (deletability_of(found) is Deletability.CURABLE) == (cause is Cause.PLAINTEXT_NOT_ALLOWED)
-    assert (found.transformer, found.decoded) == ("identity", None)
 
 
 API_SERVICE = "/registry/apiregistration.k8s.io/apiservices/v1.example.com"
@@ -597,15 +426,6 @@ def test_another_server_may_own_a_group_whatever_definition_is_left(
     else:
         assert verdict(broken) == (Outcome.DECODE_FAILURE, Cause.VALUE_TRUNCATED)
         assert verdict(whole) == (Outcome.READABLE, None)
-
-
-def test_one_version_of_a_group_that_another_server_serves_is_enough() -> None:
-    holds = {
-        CRD_KEY: crd(),
-        API_SERVICE: api_service(),
-        API_SERVICE.replace("v1.", "v2."): api_service(**BY_A_SERVICE),
-    }
-    assert examiner(holds=holds).readers.aggregated_groups == {"example.com"}
 
 
 def test_an_aggregated_group_takes_nothing_from_built_in_types() -> None:

@@ -7,10 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.encryption.transformer import Transformers, no_plugin
 from etcdfix.examine.one import Examiner
-from etcdfix.examine.readable_revision import ReadableRevisions, kept_of_history, newest_kept, reads
+from etcdfix.examine.readable_revision import ReadableRevisions, kept_of_history, reads
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import KeptRevision, Revision, StoredValue
 from etcdfix.model.storagekey import StorageLayout
@@ -131,10 +130,6 @@ def test_what_is_found(
     assert sought(Remembering(*steps, compacted=compacted), **bounds) == expected
 
 
-def test_a_name_that_does_not_fit_is_not_readable() -> None:
-    assert sought(Remembering(aescbc(secret("another"), KEY_1), DAMAGED)) is None
-
-
 @pytest.mark.parametrize("present", [GOOD, aescbc(secret("another"), KEY_1)])
 def test_what_is_not_proven_unreadable_is_not_looked_for(present: bytes) -> None:
     source = Remembering(GOOD, present)
@@ -211,24 +206,6 @@ def test_what_is_looked_at_speaks_for_nobody() -> None:
     assert judge.readers.opened.opened(found.encryption_keys)
 
 
-def test_waits_for_plugins_in_between() -> None:
-    judge = examiner()
-    judge.plugins = plugins = KMSPlugins()
-    plugins.deferring = True
-    source = Remembering(GOOD, DAMAGED)
-    seen: list[bool] = []
-    before = source.before
-
-    def noted(key: bytes, revision: int) -> StoredValue | None:
-        seen.append(plugins.deferring)
-        return before(key, revision)
-
-    source.before = noted  # type: ignore[method-assign]
-    ReadableRevisions(source, judge).of(judge.examine(source.present))
-    assert seen == [False]
-    assert plugins.deferring
-
-
 @pytest.mark.parametrize(
     ("steps", "mod_revision", "same_object"),
     [([GOOD, None], 1, True), ([GOOD, None, DAMAGED, None], 1, False), ([GOOD, DAMAGED, None], 1, True)],
@@ -237,23 +214,3 @@ def test_of_a_key_that_is_gone(steps: Iterable[bytes | None], mod_revision: int,
     kept = kept_of_history(Remembering(*steps), examiner(), KEY, reads, newest=None)
     assert kept is not None
     assert (kept.examination.stored.mod_revision, kept.same_object) == (mod_revision, same_object)
-
-
-def test_a_history_that_ends_before_the_present_value_proves_nothing() -> None:
-    source = Remembering(GOOD, DAMAGED, None, DAMAGED)
-    unseen = StoredValue(KEY, DAMAGED, 9, 9, 1, 0)
-    kept = newest_kept(source, examiner(), unseen, reads)
-    assert kept is not None
-    assert not kept.same_object
-    gone = Remembering(GOOD)
-    kept = kept_of_history(gone, examiner(), KEY, reads, newest=None)
-    assert kept is not None
-    assert not kept.same_object
-
-
-def test_an_older_revision_that_is_read_knows_nothing_of_what_came_later() -> None:
-    """A file tells the whole history, whatever revision it is read at."""
-    source = Remembering(DAMAGED, None, DAMAGED, GOOD)
-    older = source.kept[2].stored
-    assert older is not None
-    assert newest_kept(source, examiner(), older, reads) is None

@@ -31,7 +31,6 @@ from tests.support.objects import (
     json_object,
     provider,
     secret,
-    widget,
 )
 
 KEY = "/registry/secrets/shop/web"
@@ -60,40 +59,6 @@ def written() -> dict[str, Written]:
 
 
 @pytest.mark.parametrize("name", TAGGED)
-def test_any_one_bit_of_a_value_with_a_tag_is_put_back(written: dict[str, Written], name: str) -> None:
-    one = written[name]
-    value = one.sealed.value
-    for at in random.Random(11).sample(one.known, 40):
-        bit = at * 8 + at % 8
-        outcome, repair, found = one.search(flipped(value, bit))
-        assert outcome is not Outcome.READABLE
-        assert found.value == value, f"bit {bit}: {found.why_not}"
-        assert found.repair is not None
-        if found.repair.kind is RepairKind.NAME:
-            assert (repair, found.repair.proof) == (None, RepairProof.NONE)
-        else:
-            assert repair == found.repair
-            assert repair.proof is RepairProof.TAG
-        assert found.repaired is not None
-        assert found.repaired.verdict.outcome is Outcome.READABLE
-
-
-@pytest.mark.parametrize("name", [*TAGGED, *TAGLESS])
-def test_what_reads_needs_none(written: dict[str, Written], name: str) -> None:
-    outcome, repair, found = written[name].search(written[name].sealed.value)
-    assert (outcome, repair, found.repair) == (Outcome.READABLE, None, None)
-
-
-@pytest.mark.parametrize("name", TAGGED)
-def test_a_value_that_was_cut_is_not_made_up(written: dict[str, Written], name: str) -> None:
-    one = written[name]
-    for cut in (1, 16, 40):
-        value = one.sealed.value[: one.sealed.body().end - cut]
-        _, repair, found = one.search(value)
-        assert (repair, found.repair) == (None, None)
-
-
-@pytest.mark.parametrize("name", TAGGED)
 def test_a_value_of_another_etcd_key_is_not_put_right_here(written: dict[str, Written], name: str) -> None:
     one = written[name]
     at = (one.sealed.body().start + 60) * 8
@@ -114,19 +79,6 @@ def test_a_prefix_is_put_back_at_the_first_look(
     assert found.repair is not None
     assert (found.repair.kind, found.repair.proof) == (RepairKind.PREFIX, RepairProof.TAG)
     assert one.examiner.closer.search_repair(found).value == one.sealed.value
-
-
-@pytest.mark.parametrize("name", ["kms v1, GCM", "kms v2, seed"])
-@pytest.mark.parametrize("bits", [(5,), (9, 22, 61), (85, 105)])
-def test_a_prefix_of_a_plugin_is_put_back_once_it_may_be_waited_for(
-    written: dict[str, Written], name: str, bits: tuple[int, ...]
-) -> None:
-    one = written[name]
-    record = StoredValue(one.etcd_key, flipped(one.sealed.value, *bits), 100, 5, 2, 0)
-    assert one.examiner.examine(record).repair is None
-    repair = found_by_a_pass(one.examiner, record)
-    assert repair is not None
-    assert (repair.kind, repair.proof) == (RepairKind.PREFIX, RepairProof.TAG)
 
 
 @pytest.mark.parametrize("name", TAGGED)
@@ -165,11 +117,6 @@ def test_a_value_that_names_a_configured_key_has_a_whole_prefix() -> None:
     assert (found.repair, result.repair) == (None, None)
 
 
-def test_four_bits_of_a_prefix_are_not() -> None:
-    value = flipped(aesgcm(secret(), KEY), 1, 18, 33, 50)
-    assert search(value)[1].repair is None
-
-
 @pytest.mark.parametrize("name", ["aesgcm", "secretbox", "kms v1, GCM", "kms v2, seed"])
 def test_every_one_of_many_cr_lf_values_is_put_right(name: str) -> None:
     for seed in range(6):
@@ -202,31 +149,6 @@ def test_without_a_neighbour_there_is_no_wrapped_key() -> None:
     wrapped = one.sealed.parts["wrapped"]
     _, repair, found = one.search(flipped(one.sealed.value, wrapped.start * 8))
     assert (repair, found.repair) == (None, None)
-
-
-def test_a_plugin_that_is_not_there_repairs_nothing() -> None:
-    one = write(random.Random(5), "kms v2, seed", 700)
-    kms = {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": "unix:///run/kms.sock"}}
-    value = flipped(one.sealed.value, (one.sealed.body().start + 99) * 8)
-    found, result = search(value, configuration(kms, IDENTITY))
-    assert (found.verdict.outcome, result.repair) == (Outcome.UNDETERMINED, None)
-
-
-@pytest.mark.parametrize("name", TAGLESS)
-def test_a_bit_without_a_tag_is_possible_at_most(written: dict[str, Written], name: str) -> None:
-    one = written[name]
-    start = one.sealed.parts["ciphertext"].start
-    fitting = 0
-    for bit in range(start * 8 + 64, start * 8 + 64 + 24):
-        outcome, repair, found = one.search(flipped(one.sealed.value, bit))
-        assert repair is None  # nothing says so unasked
-        if outcome is Outcome.READABLE or found.repair is None:
-            continue
-        fitting += 1
-        assert found.value == one.sealed.value
-        assert found.repair.proof is RepairProof.NONE
-        assert not found.repair.proven
-    assert fitting > 5
 
 
 def test_a_prefix_or_cr_lf_above_aescbc_is_not_proven() -> None:
@@ -310,21 +232,6 @@ def test_no_bit_is_searched_in_an_unencrypted_value() -> None:
 def test_an_unencrypted_value_of_another_etcd_key_is_not_put_right(key: str) -> None:
     found, result = search(PLAIN + b"left over", None, key)
     assert (found.repair, result.repair) == (None, None)
-
-
-def test_plaintext_that_no_provider_allows_is_not_put_right() -> None:
-    result = search(PLAIN + b"left over", configuration(provider("aesgcm", key1=KEY_1)))[1]
-    assert result.repair is None
-
-
-def test_a_value_of_an_unknown_owner_is_not_put_right() -> None:
-    text = widget().replace(b"{", b"{\n", 1).replace(b"\n", b"\r\n")
-    assert search(text, None, "/registry/example.com/widgets/shop/w-0")[1].repair is None
-
-
-def test_what_is_put_right_must_not_contradict_itself() -> None:
-    text = json_object("v1", "ConfigMap", "settings", "shop", data={"a": 1})
-    assert search(text, None, "/registry/configmaps/shop/settings")[1].repair is None
 
 
 def test_two_ways_are_no_way() -> None:

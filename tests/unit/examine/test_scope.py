@@ -7,11 +7,10 @@ import pytest
 from etcdfix.examine.one import Reading
 from etcdfix.examine.scope import key_of
 from etcdfix.model.errors import ConfigurationError, EtcdfixError, ObjectNotFound
-from etcdfix.model.model import StoredValue
 from etcdfix.model.scope import ObjectWord
 from etcdfix.model.storagekey import StorageLayout
 from tests.support.memory_source import MemorySource
-from tests.support.objects import aescbc, config_map, crd
+from tests.support.objects import config_map, crd
 
 DEFINITIONS = "/registry/apiextensions.k8s.io/customresourcedefinitions"
 BUILT_IN = "/registry/ingress/shop/web"
@@ -47,15 +46,6 @@ def test_of_several_none_is_taken() -> None:
     assert caught.value.hint.endswith("/registry/configmaps/ns-4/web or 3 more")
 
 
-def test_of_several_that_go_meanwhile_none_is_taken() -> None:
-    class Going(MemorySource):
-        def get(self, key: bytes) -> StoredValue | None:
-            return None
-
-    with pytest.raises(ConfigurationError, match="names 8 objects"):
-        key_of(Going(MAPS), Reading(layout=StorageLayout()), ObjectWord("cm", "web"), None)
-
-
 @pytest.mark.parametrize(
     ("holds", "expected"), [([BUILT_IN], BUILT_IN), ([STRAY], STRAY), ([], BUILT_IN), ([BUILT_IN, STRAY], "")]
 )
@@ -70,13 +60,6 @@ def test_a_definition_that_claims_a_built_in_resource(
     else:
         with pytest.raises(EtcdfixError, match="names 2 objects" if holds else "no object of this name"):
             found(values, "ing", "web", namespace)
-
-
-def test_a_definition_that_cannot_be_read_has_its_plural_alone() -> None:
-    closed = {f"{DEFINITIONS}/widgets.example.com": aescbc(crd(short_names=("wd",)))}
-    assert found(closed, "widgets", "a", "shop") == "/registry/example.com/widgets/shop/a"
-    with pytest.raises(ConfigurationError, match="unknown resource 'wd'"):
-        found(closed, "wd", "a", "shop")
 
 
 def test_what_was_not_seen_may_be_there() -> None:

@@ -46,15 +46,6 @@ def test_values_come_in_their_order_whatever_is_read_meanwhile(
     values.close()
 
 
-def test_a_value_larger_than_what_is_read_at_once() -> None:
-    values = Spool(Record)
-    values.append(Record(1, bytes(3 << 20)))
-    values.append(Record(2))
-    assert values.peek().text == bytes(3 << 20)
-    assert drained(values) == [1, 2]
-    values.close()
-
-
 @pytest.mark.parametrize("in_memory", [1, 300], ids=["in a file", "at the first of the file"])
 def test_a_full_disk_costs_the_value_that_found_no_room_and_no_other(
     monkeypatch: pytest.MonkeyPatch, in_memory: int
@@ -99,18 +90,6 @@ def test_nothing_can_be_read_out_of_the_file(monkeypatch: pytest.MonkeyPatch) ->
         values.append(Record(number, b"decrypted" * 9))
     assert written
     assert b"decrypted" not in b"".join(written)
-    assert drained(values) == list(range(20))
-    values.close()
-
-
-def test_what_is_written_in_parts_is_written_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spool, "_BLOCK_BYTES", 100)
-    monkeypatch.setattr(spool, "_MEMORY_BYTES", 1)
-    write = os.pwrite
-    monkeypatch.setattr(os, "pwrite", lambda descriptor, data, offset: write(descriptor, data[:7], offset))
-    values = Spool(Record)
-    for number in range(20):
-        values.append(Record(number, bytes(200)))
     assert drained(values) == list(range(20))
     values.close()
 

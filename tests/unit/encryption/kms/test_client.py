@@ -14,7 +14,7 @@ import pytest
 
 from etcdfix.encryption.keyring import KeyMaterial
 from etcdfix.encryption.kms.answers import Answer, Health, PluginState
-from etcdfix.encryption.kms.client import MAX_ANSWER_BYTES, KMSClient
+from etcdfix.encryption.kms.client import KMSClient
 from etcdfix.encryption.kms.envelopes import NO_ANSWER, REFUSALS, Failure, WrappedKey
 from tests.support.fixtures import Captured
 from tests.support.kms_plugin import RAW, KMSPlugin, Refusal, Wrapped, load_keks
@@ -102,25 +102,18 @@ GO_SPELLING = {
 }  # fmt: skip
 
 
-def test_a_code_that_says_no_is_an_answer() -> None:
-    assert set(GO_SPELLING) > REFUSALS
-    assert set(GO_SPELLING) > NO_ANSWER
-    assert not NO_ANSWER & REFUSALS
+def test_codes(plugin: KMSPlugin, client_of: Client) -> None:
+    client, key = client_of(plugin), a_key(plugin)
+    for code, spelt in GO_SPELLING.items():
+        plugin.refusal = Refusal(code, "text \x1b[31m")
+        answer = client.decrypt(key)
+        assert isinstance(answer, Failure)
+        assert (answer.status, answer.refused) == (code, code in REFUSALS)
+        assert answer.message == f"rpc error: code = {spelt} desc = text \x1b[31m"
+        assert answer.refused or answer.silent == (code in NO_ANSWER)
 
 
-@pytest.mark.parametrize("code", sorted(GO_SPELLING))
-def test_codes(code: str, plugin: KMSPlugin, client_of: Client) -> None:
-    plugin.refusal = Refusal(code, "text \x1b[31m")
-    answer = client_of(plugin).decrypt(a_key(plugin))
-    assert isinstance(answer, Failure)
-    assert answer.refused == (code in REFUSALS)
-    assert answer.status == code
-    assert answer.message == f"rpc error: code = {GO_SPELLING[code]} desc = text \x1b[31m"
-    if not answer.refused:
-        assert answer.silent == (code in NO_ANSWER)
-
-
-@pytest.mark.parametrize("size", [0, 1, 31, 33, 100_000])
+@pytest.mark.parametrize("size", [0, 33, 100_000])
 def test_a_wrong_length_is_handed_on(size: int, plugin: KMSPlugin, client_of: Client) -> None:
     plugin.damage = lambda _plaintext: bytes(size)
     assert dek(client_of(plugin).decrypt(a_key(plugin))) == bytes(size)
@@ -136,14 +129,6 @@ def test_an_answer_that_is_no_protobuf(
         "INTERNAL", "rpc error: code = Internal desc = grpc: failed to unmarshal the received message"
     )
     assert not caplog.records
-
-
-def test_a_huge_answer(plugin: KMSPlugin, client_of: Client) -> None:
-    plugin.damage = lambda _plaintext: bytes(MAX_ANSWER_BYTES)
-    answer = client_of(plugin).decrypt(a_key(plugin))
-    assert isinstance(answer, Failure)
-    assert not answer.refused
-    assert answer.status == "RESOURCE_EXHAUSTED"
 
 
 def test_a_plugin_that_is_slow(plugin: KMSPlugin, client_of: Client) -> None:
@@ -168,7 +153,7 @@ def test_closing_ends_a_call_under_way_and_all_later_ones(plugin: KMSPlugin, cli
     assert {answer.status for answer in answers if isinstance(answer, Failure)} == {"CANCELLED"}
 
 
-@pytest.mark.parametrize("version", ["", "v2alpha1", "v" * 5000])
+@pytest.mark.parametrize("version", ["", "v" * 5000])
 def test_wrong_versions(version: str, plugin: KMSPlugin, client_of: Client) -> None:
     plugin.version = version
     health = client_of(plugin).check()
@@ -254,7 +239,7 @@ def test_a_socket_of_somebody_else(plugin: KMSPlugin, client_of: Client) -> None
 
 
 @pytest.mark.parametrize("api", APIS)
-@pytest.mark.parametrize("name", ["plain", "with space", "per%63ent", "\u00fcml\u00e4ut", "a/b"])
+@pytest.mark.parametrize("name", ["per%63ent", "\u00fcml\u00e4ut with space", "a/b"])
 def test_abstract_sockets(api: str, name: str, client_of: Client) -> None:
     with KMSPlugin(api, f"@etcdfix-{uuid.uuid4()}-{name}", KEKS) as plugin:
         client = client_of(plugin)

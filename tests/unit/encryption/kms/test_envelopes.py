@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import hashlib
-
 import pytest
 
 from etcdfix.encryption.kms.envelopes import (
@@ -9,11 +7,8 @@ from etcdfix.encryption.kms.envelopes import (
     KMSEnvelopeInvalid,
     parse_encrypted_object,
     parse_v1_body,
-    stored_key_id,
     validate_encrypted_object,
 )
-from etcdfix.model.model import key_id_digest
-from tests.support import encoders
 
 MALFORMED = "proto: cannot parse invalid wire-format data"
 
@@ -192,13 +187,3 @@ def test_v2_annotation_sizes_and_several_problems() -> None:
     assert problem(annotations=(("", b""), ("a.b", bytes(32768 - 2)))) == (
         f"failed to validate annotations: [annotations: Required value, {too_large}]"
     )
-
-
-def test_the_key_id_of_a_value_that_is_no_envelope() -> None:
-    assert stored_key_id(encoders.kms_v2_body(b"data", key_id="key-1")) == "key-1"
-    assert stored_key_id(b"\xff") == ""
-
-
-def test_key_id_digest() -> None:
-    assert key_id_digest("key-id-1") == f"sha256:{hashlib.sha256(b'key-id-1').hexdigest()}"
-    assert key_id_digest("") == ""

@@ -45,15 +45,6 @@ def test_the_last_probe_comes_when_patience_ends() -> None:
     assert probes == 6
 
 
-def test_probes_alone_do_not_restore_patience() -> None:
-    outage, now = Outage(10), 0.0
-    while not outage.is_spent(now):
-        outage.failed(now, now, silent=True, at_once=True)
-        assert not outage.probe_succeeded()
-        now += 1
-    assert now == 10
-
-
 def test_an_error_is_a_sign_of_life() -> None:
     outage = Outage(10)
     outage.failed(0.0, 0.0, silent=True, at_once=False)
@@ -61,21 +52,6 @@ def test_an_error_is_a_sign_of_life() -> None:
     outage.failed(10.0, 10.0, silent=True, at_once=False)
     assert not outage.is_spent(19.0)
     assert outage.is_spent(20.0)
-
-
-def test_an_answer_restores_all_patience() -> None:
-    outage = Outage(10)
-    outage.failed(0.0, 0.0, silent=True, at_once=False)
-    outage.answered(9.0)
-    assert not outage.is_spent(1e9)
-
-
-def test_what_failed_long_ago_is_not_held_against_it() -> None:
-    outage = Outage(10)
-    outage.failed(0.0, 0.0, silent=True, at_once=False)
-    outage.failed(99.0, 100.0, silent=True, at_once=False)
-    assert not outage.is_spent(100.0)
-    assert outage.is_spent(109.0)
 
 
 def test_one_slow_call_among_answers_costs_no_patience_that_others_have_kept() -> None:

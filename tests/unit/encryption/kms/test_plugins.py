@@ -11,7 +11,6 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -103,55 +102,6 @@ def test_whatever_differs_is_another_key(tmp_path: Path, open_plugins: Open) -> 
         ):
             assert failure(session, wrapped).refused
         assert plugin.count("Decrypt") == 7
-
-
-def test_a_thousand_questions_about_one_key_are_one_call(plugin: KMSPlugin, open_plugins: Open) -> None:
-    session, wrapped = open_plugins().plugin_for(plugin.provider()), a_key(plugin)
-    plugin.gate.clear()
-    with ThreadPoolExecutor(50) as threads:
-        answers = [threads.submit(session.unwrap, wrapped) for _ in range(1000)]
-        plugin.wait_for("Decrypt", 1)
-        plugin.gate.set()
-        assert {answer.result() for answer in answers} == {DEK}
-    assert plugin.count("Decrypt") == 1
-    assert plugin.peak == 1
-
-
-def test_deferring_and_then_waiting(plugin: KMSPlugin, open_plugins: Open) -> None:
-    plugins = open_plugins()
-    early = plugins.plugin_for(plugin.provider())
-    plugins.deferring = True
-    late = plugins.plugin_for(plugin.provider("other"))
-    assert plugins.deferring
-    plugin.gate.clear()
-    wrapped = [a_key(plugin, bytes([number]) * 32) for number in range(20)]
-    for session in (early, late):
-        for key in wrapped * 2:
-            with pytest.raises(KMSPending):
-                session.unwrap(key)
-    plugin.gate.set()
-    plugins.deferring = False
-    for session in (early, late):
-        assert [session.unwrap(key) for key in wrapped] == [bytes([number]) * 32 for number in range(20)]
-    assert plugin.count("Decrypt") == 40
-    plugins.deferring = True
-    assert early.unwrap(wrapped[0]) == bytes(32)
-
-
-def test_providers_that_are_equal_share_a_session(plugin: KMSPlugin, open_plugins: Open) -> None:
-    plugins = open_plugins()
-    first = plugins.plugin_for(plugin.provider())
-    assert plugins.plugin_for(plugin.provider()) is first
-    assert plugins.plugin_for(plugin.provider("other")) is not first
-    assert [report.name for report in plugins.reports()] == ["prov", "other"]
-
-
-def test_an_endpoint_can_be_overridden(plugin: KMSPlugin, open_plugins: Open) -> None:
-    provider = KMSProvider(plugin.api_version, "prov", "unix:///nowhere", "/nowhere", None, 30.0)
-    plugins = open_plugins(endpoints={"prov": plugin.endpoint, "porv": "unix:///@x", "a": "unix:///b"})
-    assert plugins.plugin_for(provider).unwrap(a_key(plugin)) == DEK
-    report = report_of(plugins)
-    assert report.endpoint == plugin.endpoint
 
 
 @pytest.mark.parametrize("state", ["no-socket", "wrong-version", "denied"])

@@ -228,24 +228,6 @@ def test_so_many_are_asked_ahead_and_one_that_is_waited_for_always(start: Start,
     assert len(client.decrypts) == MOST_ASKED_AHEAD + 1
 
 
-def test_without_any_thread_nothing_is_left_behind_and_it_works_again_later(
-    start: Start, clock: HandClock, monkeypatch: Patch
-) -> None:
-    session = start()
-    with monkeypatch.context() as without:
-        _without_threads(without)
-        for number in range(2):
-            assert "can't start new thread" in unreachable(session, key(number))
-    assert session.unwrap(key(0)) == key(0).ciphertext
-
-
-def _without_threads(monkeypatch: Patch) -> None:
-    def start(_thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", start)
-
-
 def test_an_outage_uses_up_patience_and_no_more(start: Start, client: Scripted, clock: HandClock) -> None:
     session = start(patience_seconds=30)
     session.unwrap(key(0))
@@ -276,17 +258,6 @@ def test_a_socket_on_which_nobody_listens_is_known_at_once(
     assert not client.decrypts
 
 
-def test_a_plugin_that_was_there_may_be_starting_again(
-    start: Start, client: Scripted, clock: HandClock
-) -> None:
-    session = start(patience_seconds=30)
-    session.unwrap(key(0))
-    client.answer = lambda _wrapped: AWAY
-    client.health = lambda: Health(PluginState.UNREACHABLE, "connection refused", nobody_listens=True)
-    unreachable(session, key(1))
-    assert clock.time == pytest.approx(1030)
-
-
 def test_a_plugin_that_asks_for_less_gets_less(start: Start, client: Scripted, clock: HandClock) -> None:
     session = start()
     answers = iter([Failure("RESOURCE_EXHAUSTED", "slowly")] * 2)
@@ -294,33 +265,6 @@ def test_a_plugin_that_asks_for_less_gets_less(start: Start, client: Scripted, c
     assert session.unwrap(key(1)) == key(1).ciphertext
     assert clock.time >= 1000.25 + 0.5
     assert client.checks == 3
-
-
-def test_giving_up_in_the_middle_of_a_probe(start: Start, client: Scripted) -> None:
-    session = start()
-    probing, gate = threading.Event(), threading.Event()
-
-    def check() -> Health:
-        probing.set()
-        assert gate.wait(30)
-        return OK
-
-    client.health = check
-    messages: list[str] = []
-    waiting = [
-        threading.Thread(target=lambda n=n: messages.append(unreachable(session, key(n)))) for n in range(3)
-    ]
-    for thread in waiting:
-        thread.start()
-    assert probing.wait(30)
-    session.abort()
-    for thread in waiting:
-        thread.join(30)
-    gate.set()
-    session.close()
-    assert len(messages) == 3
-    assert client.decrypts == []
-    assert session.report().state in {PluginState.GAVE_UP, PluginState.NOT_ASKED}
 
 
 class StoppingClock(HandClock):
@@ -361,49 +305,9 @@ def test_a_thread_that_dies_leaves_nobody_waiting(start: Start, client: Scripted
     assert session.report().state is PluginState.GAVE_UP
 
 
-def test_a_late_answer_is_not_kept(start: Start, client: Scripted) -> None:
-    session, (gate, asked) = start(), hold(client)
-    ask(session, key(1))
-    assert asked.wait(30)
-    session.abort()
-    gate.set()
-    session.close()
-    assert unreachable(session, key(1)) == "the run was ended before the KMS plugin had answered"
-    assert session.report().answered == 1
-
-
-def test_health_while_deferring(start: Start, client: Scripted) -> None:
-    session = start()
-    gate = threading.Event()
-
-    def check() -> Health:
-        assert gate.wait(30)
-        return OK
-
-    client.health = check
-    session._mode.deferring = True
-    for _ in range(3):
-        with pytest.raises(KMSPending):
-            session.check()
-    gate.set()
-    session._mode.deferring = False
-    assert session.check()
-    session._mode.deferring = True
-    assert session.check()
-    assert client.checks == 1
-
-
 def not_well(session: PluginSession) -> str:
     assert not session.check()
     return session.report().message
-
-
-def test_a_plugin_that_does_not_call_itself_well(start: Start, client: Scripted) -> None:
-    client.health = lambda: Health(PluginState.UNHEALTHY, "so so", "k")
-    session = start()
-    assert not_well(session) == not_well(session) == "so so"
-    assert session.unwrap(key(1)) == key(1).ciphertext
-    assert client.checks == 1
 
 
 def test_the_health_of_a_plugin_that_is_not_there(start: Start, client: Scripted, clock: HandClock) -> None:
@@ -417,13 +321,6 @@ def test_the_health_of_a_plugin_that_is_not_there(start: Start, client: Scripted
     session = start()
     assert not_well(session) == "nobody there"
     assert clock.time == pytest.approx(1030)
-
-
-def test_health_when_the_run_ends_first(start: Start, client: Scripted) -> None:
-    session = start()
-    session.abort()
-    assert not session.check()
-    assert client.checks == 0
 
 
 def last_word(session: PluginSession, wrapped: WrappedKey) -> str | bytes:
@@ -476,16 +373,6 @@ def test_a_plugin_that_went_bad_in_between_does_too(start: Start, client: Script
     client.answer = lambda _wrapped: next(answers)
     assert last_word(session, key(2)) == "no"
     assert session.opened["k"] == 0
-
-
-def test_without_a_control_nothing_is_asked_anew(start: Start, client: Scripted) -> None:
-    session = start()
-    client.answer = lambda _wrapped: Failure("INVALID_ARGUMENT", "no")
-    last_word(session, key(2))
-    session._mode.final = True
-    session.begin_final()
-    assert last_word(session, key(2)) == "no"
-    assert len(client.decrypts) == 1
 
 
 @pytest.mark.parametrize("deferring", [False, True])

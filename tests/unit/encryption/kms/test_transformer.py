@@ -196,23 +196,6 @@ def test_v2_is_stale_once_the_plugin_writes_with_another_key(write_key_id: str, 
     assert v2(SEEDED, OneAnswer(SEED, write_key_id=write_key_id)) == opened(b"plaintext", stale, KEY_ID)
 
 
-@pytest.mark.parametrize("size", [1, 31, 32, 43, 44, 59, 60])
-def test_v2_seeded_lengths(size: int) -> None:
-    expected = (
-        Attempt(FailureReason.TOO_SHORT, (SHORT,), "", ALONE)
-        if size < 44
-        else Attempt(FailureReason.AUTHENTICATION_FAILED, (NOT_AUTHENTIC,), "", ALONE)
-    )
-    assert v2(bytes(size), OneAnswer(SEED)) == expected
-
-
-def test_v2_moved_value() -> None:
-    body = encoders.kms_v2_body(SEEDED, source_type=1)
-    assert KMSv2Reader(OneAnswer(SEED)).read(body, b"/elsewhere") == Attempt(
-        FailureReason.AUTHENTICATION_FAILED, (NOT_AUTHENTIC,), "", ALONE
-    )
-
-
 def test_without_a_plugin_nothing_is_proven() -> None:
     assert v1(GCM, None) == Attempt(FailureReason.KMS_UNREACHABLE, ())
     assert v2(SEEDED, None) == Attempt(FailureReason.KMS_UNREACHABLE, ())

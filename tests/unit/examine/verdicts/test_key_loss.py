@@ -7,7 +7,7 @@ import pytest
 from etcdfix.examine.verdicts import key_loss
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.damage import Damage
-from etcdfix.examine.verdicts.examination import Examination, KeyName, PlainCount
+from etcdfix.examine.verdicts.examination import Examination, KeyName
 from etcdfix.examine.verdicts.key_loss import (
     KeyCounter,
     KeyCounts,
@@ -65,11 +65,6 @@ UNDER_THE_KEY = examination(cause=Cause.CIPHERTEXT_DAMAGED, damage=Damage.LIKELY
 def test_other_bytes_for_a_time(found: Examination, counts: KeyCounts, doubt: KeyDoubt) -> None:
     """Values of a key that was replaced and put back fail between values that open, and are whole."""
     assert doubt_about(counts, found.verdict) is doubt
-
-
-def test_what_each_doubt_points_at() -> None:
-    assert {NONE_OPENS, MOST, KeyDoubt.IN_BETWEEN} == key_loss.THE_KEY
-    assert set(KeyDoubt) - key_loss.THE_KEY - {NO} == key_loss.NOT_THE_KEY
 
 
 UNEXPLAINED = {
@@ -136,14 +131,6 @@ def test_what_is_unexplained_counts_in_every_rule_that_has_the_key() -> None:
 
 def damaged(key: str = "/registry/secrets/shop/damaged", *, mod_revision: int = 7) -> Examination:
     return examination(key, cause=Cause.CIPHERTEXT_DAMAGED, mod_revision=mod_revision)
-
-
-def test_only_proven_damage_counts_as_damage() -> None:
-    counts = KeyCounts()
-    counts.add(damaged())
-    counts.add(examination(cause=Cause.NONCE_DAMAGED, damage=Damage.LIKELY))
-    counts.add(examination(cause=Cause.WRONG_KEY))
-    assert (counts.failed, counts.damaged) == (3, 1)
 
 
 def written(mod_revision: int, *, opens: bool, name: str = "target") -> Examination:
@@ -217,20 +204,6 @@ def test_one_name_with_other_bytes_in_the_same_rule_is_counted_twice() -> None:
         counter.add(under("secrets", "fp:a", "fp:b", name=f"f{number}"))
     assert doubt_about(counter.of(key("secrets", "fp:a")), FAILING.verdict) is NONE_OPENS
     assert counter.of(key("secrets", "fp:b")) == KeyCounts(3, 2, 0, 0, 0, 0, 2)
-
-
-def test_plain_values_count_as_if_each_had_been_added() -> None:
-    values = [
-        under("secrets", *fps, opens=True, name=name) for fps, name in ((("fp:a",), "x"), (("fp:b",), "y"))
-    ]
-    each, together = KeyCounter(), KeyCounter()
-    for found in values:
-        each.add(found)
-    together.add_plain(
-        PlainCount(f.directory, f.rule, f.transformer, f.key_fingerprints, "", False, 1, 7, 7) for f in values
-    )
-    for fingerprint in ("fp:a", "fp:b"):
-        assert together.of(key("secrets", fingerprint)) == each.of(key("secrets", fingerprint))
 
 
 def test_bookkeeping_is_not_counted() -> None:

@@ -88,17 +88,6 @@ def test_around(revisions: Sequence[int], mod_revision: int, neighbours: Neighbo
     assert around(opened(*revisions, resource=resource), mod_revision) is neighbours
 
 
-def test_one_of_several_keys_of_a_name_is_enough() -> None:
-    names = key(fingerprint="fp:b"), key()
-    assert around(opened(10, 20), 15, *names) is Neighbours.SAME_KEY
-    assert around(opened(10, 20), 15, *reversed(names)) is Neighbours.SAME_KEY
-    assert around(opened(10, 11, 12), 15, *names) is Neighbours.NEWEST
-    spans = opened(10, 20)
-    span(spans, name=key(fingerprint="fp:b")).reach((1, 2, 3))
-    assert around(spans, 15, *reversed(names)) is Neighbours.SAME_KEY
-    assert opened(10, 20).around((), 15, KEY) is Neighbours.NONE
-
-
 def test_the_newest_has_to_be_the_only_one_that_fails() -> None:
     assert around(failing(opened(10, 11, 12), 5), 15) is Neighbours.NONE
     # Another one at the same revision is another one.

@@ -9,7 +9,7 @@ import cbor2
 import pytest
 
 from etcdfix.examine.verdicts import whole_inside
-from etcdfix.examine.verdicts.whole_inside import PROTOBUF_MAGIC, holds_whole, names_encoding, whole_start
+from etcdfix.examine.verdicts.whole_inside import PROTOBUF_MAGIC, holds_whole, names_encoding
 from etcdfix.model.errors import DecodeError
 from etcdfix.model.model import DecodedObject
 from tests.support.decoders import shared_decoder
@@ -162,18 +162,6 @@ def test_where_it_would_take_longer_there_may_be_one(monkeypatch: Patch) -> None
     assert not holds_whole(b'{"x"' * 9, builtin_refuses, builtin_refuses)
     monkeypatch.setattr(whole_inside, "_MOST_BROKEN", 8)
     assert holds_whole(b'{"x"' * 9, builtin_refuses, builtin_refuses)
-
-
-@pytest.mark.parametrize(
-    ("data", "end"),
-    [
-        (secret(), len(secret())), (secret() + b"x", len(secret())), (secret()[:-9], len(secret()) - 4),
-        (widget() + b"\n", len(widget()) + 1), (widget() + b"\n\0", len(widget())), (widget()[:-1], 0),
-        (b"[1]", 0), (b"", 0),
-    ],
-)  # fmt: skip
-def test_where_an_object_ends_that_stands_first(data: bytes, end: int) -> None:
-    assert whole_start(data) == end
 
 
 def test_an_encoding_that_an_envelope_names() -> None:

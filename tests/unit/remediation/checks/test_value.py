@@ -95,11 +95,6 @@ def test_what_may_be_whole_is_never_deleted(cause: Cause) -> None:
     assert "etcdfix explain /registry/secrets/shop/web" in error.hint
 
 
-def test_a_moved_value_is_looked_at_further() -> None:
-    found = broken(Cause.VALUE_MOVED)
-    assert refusal(found, alike(found, KeyCounts(opened=1, failed=1))).rules == (Rule.VALUE_MOVED,)
-
-
 @pytest.mark.parametrize(
     ("outcome", "rule"),
     [
@@ -146,17 +141,6 @@ def test_a_key_that_stands_elsewhere_is_not_lost(cause: Cause, declared: str) ->
     error = refusal(found, alike(found, KeyCounts(failed=12)), declared=declared, risks=ALL_RISKS)
     assert error.rule == (Rule.DECLARATION if declared else Rule.CURABLE_BY_CONFIGURATION)
     assert elsewhere in error.hint
-
-
-@pytest.mark.parametrize("declared", ["", KEY1])
-def test_a_key_that_two_servers_write_with_is_not_lost(declared: str) -> None:
-    """What one of them opens, the other does not: their configurations are to be compared."""
-    found = broken(Cause.WRONG_KEY, two_writers=True)
-    around = alike(found, KeyCounts(opened=20, failed=20, last_failing=49))
-    error = refusal(found, around, declared=declared, risks=ALL_RISKS)
-    assert error.rule == (Rule.DECLARATION if declared else Rule.CURABLE_BY_CONFIGURATION)
-    assert "etcdfix encryption check" in error.hint
-    assert "--declare-key-lost" not in error.hint
 
 
 # (b) What the others under its key do.
@@ -214,18 +198,6 @@ def test_a_key_that_had_other_bytes_for_a_time() -> None:
         assert said(found, around, declared=KEY1) == Rule.UNPROVEN_DAMAGE
     alone = alike(found, KeyCounts(opened=30, failed=2, damaged=1, unexplained=1))
     assert said(found, alone, risks=risks) == GOES
-
-
-@pytest.mark.parametrize(
-    ("transformer", "undetermined", "told"),
-    [("kms/v2/prov", 1, True), ("kms/v2/prov", 0, False), (KEY1, 1, False)],
-)
-def test_where_a_plugin_may_have_been_silent_it_comes_first(
-    transformer: str, undetermined: int, *, told: bool
-) -> None:
-    found = broken(Cause.NONCE_DAMAGED, damage=Damage.LIKELY, transformer=transformer)
-    around = alike(found, KeyCounts(opened=30, failed=1, undetermined=undetermined, unexplained=2))
-    assert refusal(found, around).hint.startswith("see that its KMS plugin answers, and find") is told
 
 
 def test_a_plugin_that_was_not_asked_is_named_and_its_key_is_not_lost() -> None:
@@ -363,15 +335,6 @@ def test_damage_that_is_not_proven_has_to_be_accepted(damage: Damage) -> None:
         assert said(found, around, risks=ALL_RISKS) == Rule.PATTERN
 
 
-def test_what_a_value_shows_by_itself_is_not_held_against_others() -> None:
-    counts = KeyCounts(opened=100, failed=5, unfitting=4)
-    likely: dict[str, Any] = {"damage": Damage.LIKELY, "key_proven": True}
-    risks = (Rule.UNPROVEN_DAMAGE,)
-    for by_itself, rule in ((True, GOES), (False, Rule.MASS_DAMAGE)):
-        found = broken(Cause.CIPHERTEXT_DAMAGED, shown_by_itself=by_itself, **likely)
-        assert said(found, alike(found, counts), risks=risks) == rule
-
-
 def test_each_risk_lifts_its_own_rule_and_no_other() -> None:
     found = broken(Cause.NONCE_DAMAGED, damage=Damage.LIKELY, maybe_newer=True)
     around = alike(found, KeyCounts(opened=100, failed=1))
@@ -494,19 +457,3 @@ def test_a_flag_that_would_not_help_is_not_offered(case: str, *, repairable: boo
         assert error.rule == rule
         assert "--accept" not in error.hint
         assert ("etcdfix fix" in error.hint) is repairable
-
-
-def test_a_repair_comes_before_the_declaration_of_a_key() -> None:
-    found = broken(Cause.KEY_NAME_MISSING)
-    found = msgspec.structs.replace(found, repair=Repair(RepairKind.NAME, "one bit", RepairProof.NONE))
-    error = refusal(found)
-    assert (error.rule, "--accept only-copy" in error.hint) == (Rule.ONLY_COPY, True)
-
-
-def test_whole_objects_that_are_all_of_a_key_are_no_proven_damage() -> None:
-    """None opens and two fail, each with something behind it: that is no damage of each."""
-    found = broken(Cause.TRAILING_BYTES, outcome=Outcome.DECODE_FAILURE, opened=True, holds_whole=True)
-    counts = KeyCounts()
-    for _ in range(2):
-        counts.add(found)
-    assert said(found, alike(found, counts), risks=ALL_RISKS) == Rule.PATTERN

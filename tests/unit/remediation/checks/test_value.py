@@ -8,10 +8,8 @@ import msgspec
 import pytest
 
 from etcdfix.examine.maybe_newer import SimilarCounts, Similarity
-from etcdfix.examine.verdicts.catalogue import CATALOGUE
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.damage import Damage
-from etcdfix.examine.verdicts.deletability import KMS_DOUBTS, LOST_KEY
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.examine.verdicts.key_loss import KeyCounts
 from etcdfix.model.errors import RefusedByRule
@@ -119,51 +117,45 @@ def test_what_is_not_broken_is_not_deleted_whatever_is_declared(
 # (a) What the configuration can cure.
 
 
-@pytest.mark.parametrize(
-    "cause", [info.cause for info in CATALOGUE.values() if info.curable_by_configuration]
-)
-def test_what_the_configuration_can_cure_is_refused_however_few(cause: Cause) -> None:
+@pytest.mark.parametrize(("cause", "may_be_lost"), [(Cause.WRONG_KEY, True), (Cause.KEY_RENAMED, False)])
+def test_what_the_configuration_can_cure_is_refused_however_few(cause: Cause, *, may_be_lost: bool) -> None:
     """A declaration lifts what a lost key explains, and nothing else."""
     found = broken(cause)
     for opened in (0, 1, 1000):
         error = refusal(found, alike(found, KeyCounts(opened=opened, failed=1)), risks=ALL_RISKS)
         assert error.rule == Rule.CURABLE_BY_CONFIGURATION
-        assert ("--declare-key-lost" in error.hint) == (cause in LOST_KEY)
+        assert ("--declare-key-lost" in error.hint) == may_be_lost
     declared = said(found, alike(found, KeyCounts(failed=12)), declared=KEY1, risks=ALL_RISKS)
-    assert declared == (DECLARED if cause in LOST_KEY else Rule.CURABLE_BY_CONFIGURATION)
+    assert declared == (DECLARED if may_be_lost else Rule.CURABLE_BY_CONFIGURATION)
 
 
-@pytest.mark.parametrize("cause", sorted(LOST_KEY))
-@pytest.mark.parametrize("declared", ["", KEY1])
-def test_a_key_that_stands_elsewhere_is_not_lost(cause: Cause, declared: str) -> None:
-    elsewhere = "aesgcm/v1/key1 of configmaps (fp:2)"
-    found = broken(cause, fitting_key=elsewhere)
-    error = refusal(found, alike(found, KeyCounts(failed=12)), declared=declared, risks=ALL_RISKS)
-    assert error.rule == (Rule.DECLARATION if declared else Rule.CURABLE_BY_CONFIGURATION)
-    assert elsewhere in error.hint
+@pytest.mark.parametrize(
+    ("shown", "instead"),
+    [
+        ({"fitting_key": "aesgcm/v1/key1 of configmaps (fp:2)"}, "aesgcm/v1/key1 of configmaps (fp:2)"),
+        # What one server opens, another does not: their configurations are to be compared.
+        ({"two_writers": True}, "etcdfix encryption check"),
+        ({"not_asked": "kms/v2/other"}, "the plugin of kms/v2/other did not answer"),
+    ],
+)
+def test_a_key_that_may_be_there_is_not_lost(shown: dict[str, Any], instead: str) -> None:
+    found = broken(Cause.WRONG_KEY, **shown)
+    around = alike(found, KeyCounts(opened=20, failed=20, last_failing=49))
+    error = refusal(found, around, declared=KEY1, risks=ALL_RISKS)
+    assert (error.rule, instead in error.hint) == (Rule.DECLARATION, True)
+    assert said(found, around, risks=ALL_RISKS) == Rule.CURABLE_BY_CONFIGURATION
 
 
 # (b) What the others under its key do.
 
 
-@pytest.mark.parametrize(
-    ("counts", "rule"),
-    [
-        (KeyCounts(opened=0, failed=1, damaged=0), GOES),
-        (KeyCounts(opened=0, failed=2, damaged=1), Rule.PATTERN),
-        (KeyCounts(opened=0, failed=2, damaged=2), GOES),
-        (KeyCounts(opened=1, failed=2, damaged=1), GOES),
-        (KeyCounts(opened=1, failed=9, damaged=1), GOES),
-        (KeyCounts(opened=10, failed=10, damaged=9), Rule.PATTERN),
-        (KeyCounts(opened=11, failed=10, damaged=9), GOES),
-    ],
-)
-def test_where_so_much_fails_it_is_the_key(counts: KeyCounts, rule: str) -> None:
+def test_where_so_much_fails_it_is_the_key() -> None:
     """No risk that is accepted lifts that."""
     found = broken()
-    assert said(found, alike(found, counts)) == said(found, alike(found, counts), risks=ALL_RISKS) == rule
-    if rule == Rule.PATTERN:
-        assert f"--declare-key-lost {KEY1}" in refusal(found, alike(found, counts)).hint
+    around = alike(found, KeyCounts(opened=10, failed=10, damaged=9))
+    assert said(found, around) == said(found, around, risks=ALL_RISKS) == Rule.PATTERN
+    assert f"--declare-key-lost {KEY1}" in refusal(found, around).hint
+    assert said(found, alike(found, KeyCounts(opened=11, failed=10, damaged=9))) == GOES
 
 
 def test_a_declaration_lifts_the_pattern_where_the_key_may_be_lost() -> None:
@@ -200,14 +192,11 @@ def test_a_key_that_had_other_bytes_for_a_time() -> None:
     assert said(found, alone, risks=risks) == GOES
 
 
-def test_a_plugin_that_was_not_asked_is_named_and_its_key_is_not_lost() -> None:
+def test_a_plugin_that_was_not_asked_is_named() -> None:
     found = broken(Cause.NONCE_DAMAGED, damage=Damage.LIKELY, not_asked="kms/v2/elsewhere")
     for counts in (KeyCounts(opened=30, failed=2, unexplained=2), KeyCounts(failed=2, unexplained=2)):
         hint = refusal(found, alike(found, counts), risks=ALL_RISKS).hint
         assert hint.startswith("the plugin of kms/v2/elsewhere did not answer whether it opens it")
-    wrong = broken(Cause.WRONG_KEY, not_asked="kms/v2/elsewhere")
-    around = alike(wrong, KeyCounts(failed=12))
-    assert said(wrong, around, declared=KEY1, risks=ALL_RISKS) == Rule.DECLARATION
 
 
 def test_values_under_a_key_that_is_right_which_were_written_in_another_way_for_a_time() -> None:
@@ -267,8 +256,6 @@ def test_what_may_be_newer_has_to_be_accepted() -> None:
     [
         (1, 0, GOES),
         (2, 0, Rule.FAILS_LIKE_OTHERS),
-        (50, 0, Rule.FAILS_LIKE_OTHERS),
-        (2, 1, GOES),
         (50, 1, GOES),
     ],
 )
@@ -291,12 +278,8 @@ WIDGET = "/registry/example.com/widgets/shop/w-1"
     [
         (SECRET, Cause.VERSION_REMOVED, True),
         (CRD, Cause.WRONG_KIND_FOR_KEY, True),
-        (SECRET, Cause.UNKNOWN_ENVELOPE, False),
-        (SECRET, Cause.UNKNOWN_ENCODING, False),
-        (SECRET, Cause.KIND_NOT_REGISTERED, False),
-        (SECRET, Cause.CONVERSION_FAILED, False),
-        (SECRET, Cause.CBOR_DAMAGED, False),
-        (SECRET, Cause.MAGIC_DAMAGED, False),
+        *((SECRET, cause, False) for cause in (Cause.UNKNOWN_ENVELOPE, Cause.KIND_NOT_REGISTERED)),
+        *((SECRET, cause, False) for cause in (Cause.CONVERSION_FAILED, Cause.MAGIC_DAMAGED)),
         # Kinds of custom resources stand in no table.
         (WIDGET, Cause.WRONG_KIND_FOR_KEY, False),
     ],
@@ -352,7 +335,7 @@ def behind_plugin(cause: Cause = Cause.KMS_KEY_UNKNOWN, **settings: Any) -> Exam
     return broken(cause, outcome=Outcome.UNDETERMINED, **(kms | settings))
 
 
-@pytest.mark.parametrize("cause", sorted(KMS_DOUBTS))
+@pytest.mark.parametrize("cause", [Cause.KMS_UNREACHABLE, Cause.KMS_KEY_UNKNOWN])
 def test_a_kms_key_can_be_declared_lost_by_its_id(cause: Cause) -> None:
     found = behind_plugin(cause)
     around = alike(found, KeyCounts(undetermined=9), transformer_opens=True)
@@ -390,12 +373,8 @@ def test_a_declaration_names_the_transformer_exactly(declared: str) -> None:
     ("last_failing", "last_opened", "holds"),
     [
         (0, 0, True),
-        (28, 0, True),
-        (28, 27, True),
-        (80, 49, True),
         (28, 28, True),
         (28, 29, False),
-        (28, 49, False),
         # It alone fails, and what came before it opens.
         (0, 49, False),
     ],
@@ -419,9 +398,12 @@ def test_a_declaration_is_no_word_for_a_risk() -> None:
 # (f) What can be had back.
 
 
-@pytest.mark.parametrize("cause", [Cause.JSON_DAMAGED, Cause.TRAILING_BYTES, Cause.PROTOBUF_DAMAGED])
-def test_a_whole_object_that_may_be_found_is_the_only_copy(cause: Cause) -> None:
-    found = broken(cause, outcome=Outcome.DECODE_FAILURE, opened=True, holds_whole=True)
+def test_a_whole_object_that_may_be_found_is_the_only_copy() -> None:
+    """A repair comes before the declaration of a key."""
+    found = broken(Cause.KEY_NAME_MISSING)
+    repair = Repair(RepairKind.NAME, "one bit", RepairProof.NONE)
+    assert said(msgspec.structs.replace(found, repair=repair)) == Rule.ONLY_COPY
+    found = broken(Cause.JSON_DAMAGED, outcome=Outcome.DECODE_FAILURE, opened=True, holds_whole=True)
     error = refusal(found, risks=all_but(Rule.ONLY_COPY))
     assert (error.rule, "--accept only-copy" in error.hint) == (Rule.ONLY_COPY, True)
     assert said(found, risks=(Rule.ONLY_COPY,)) == GOES

@@ -544,18 +544,6 @@ def test_a_refusal_that_does_not_tell_of_the_landmarks(target: Target, tell: Cal
         target.send(None, landmark)
 
 
-def test_a_put_that_replaced_something_unasked(target: Target) -> None:
-    def replaced(found: Any) -> None:
-        found.responses[0].response_put.prev_kv.key = target.key
-        found.responses[0].response_put.prev_kv.mod_revision = 3
-
-    target.etcd.delete(target.key)
-    target.expected = None
-    target.answer_otherwise(replaced)
-    with pytest.raises(TransactionAnomaly):
-        target.send(VALUE)
-
-
 # Where etcd is, and who asks.
 
 

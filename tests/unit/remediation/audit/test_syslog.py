@@ -99,16 +99,6 @@ def test_one_that_cannot_be_reached_is_said_and_stops_nothing(path: Path, tmp_pa
     assert len(list(read_records(path))) == 2
 
 
-def test_one_that_comes_back_gets_each_later_record(path: Path, tmp_path: Path) -> None:
-    kept = Syslog(str(tmp_path / "socket"))
-    with AuditLog.open(path, syslog=kept) as log:
-        intent = log.intent(log.append(entry()).sequence)
-        with PlayedSyslog(tmp_path / "socket") as syslog:
-            log.append(intent.closed_by(Result.DELETED, operator=OPERATOR))
-            assert syslog.heads() == [str(log.head)]
-    assert str(intent.link) in kept.warning
-
-
 def test_one_that_does_not_answer_holds_nobody_up(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from etcdfix.encryption.kms.plugins import KMSPlugins
 from etcdfix.inputs import machine
 from etcdfix.sources.etcd import threads
 from etcdfix.testing.certificates import CertificateAuthority
@@ -102,6 +103,14 @@ def etcd_containers(pytestconfig: pytest.Config) -> Iterator[EtcdServers]:
     """Starts etcd servers in containers, and nowhere else."""
     with closing(started_or_missing(pytestconfig, EtcdServers.in_containers)) as servers:
         yield servers
+
+
+@pytest.fixture(autouse=True)
+def _plugins_answer_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test waits for the pace at which KMS plugins are asked, but those of the pace, which name it."""
+    defaults = KMSPlugins.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "max_rate", 0.0)
 
 
 @pytest.fixture(autouse=True)

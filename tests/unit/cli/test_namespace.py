@@ -108,8 +108,6 @@ def test_what_cannot_be_read_elsewhere_comes_first(namespace: Namespace) -> None
     assert [step["key"] for step in steps] == [other, elsewhere, here]
     blockers = report["namespace"]["stages"][0]["blockers"]
     assert [entry["object"]["key"] for entry in blockers] == [other, elsewhere]
-    assert [entry["cause"] for entry in blockers] == ["protobuf-damaged"] * 2
-    assert ["What is in it stays" in step["note"] for step in steps] == [True, False, False]
     empty = Cluster()
     empty.namespace("shop")
     empty.break_(empty.secret("lost", "pay"))
@@ -125,8 +123,6 @@ def test_a_deletion_says_which_risk_it_takes_and_what_goes_with_it(namespace: Na
     notes = {step["key"]: step["note"] for step in deletions(namespace.plan(cluster))}
     needed = ["--accept cluster-breaking" in notes[key] for key in (claim, binding, plain)]
     assert needed == [True, True, False]
-    assert "reclaim policy Delete then removes the data" in notes[claim]
-    assert "volume" not in notes[binding] + notes[plain]
 
 
 def test_a_configuration_is_cured_not_deleted(namespace: Namespace, config: str) -> None:
@@ -274,6 +270,10 @@ def test_a_conversion_webhook_whose_service_is_gone(capfd: Captured, jobs: str) 
     assert run(["namespace", "kube-system", *reading]) == 0
 
 
+ADMISSION = "admissionregistration.k8s.io/v1"
+HOOK = {"service": {"namespace": "ops", "name": "hook"}}
+
+
 def guarded(**fields: Any) -> Cluster:
     cluster = Cluster()
     cluster.namespace("shop", terminating=True)
@@ -283,15 +283,13 @@ def guarded(**fields: Any) -> Cluster:
     rule = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}
     entry = {
         "name": "guard.example.com",
-        "clientConfig": {"service": {"namespace": "ops", "name": "hook"}},
+        "clientConfig": HOOK,
         "rules": [rule],
         "failurePolicy": "Fail",
         **fields,
     }
     entries = [{"name": "first.example.com", "clientConfig": {"url": "https://x"}}, entry]
-    cluster.add(
-        "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "guard", webhooks=entries
-    )
+    cluster.add(ADMISSION, "ValidatingWebhookConfiguration", "guard", webhooks=entries)
     return cluster
 
 
@@ -312,14 +310,10 @@ def test_the_ways_out_of_an_admission_webhook(namespace: Runner) -> None:
 def test_webhooks_of_one_configuration_have_their_ways_out_once(namespace: Runner) -> None:
     cluster = guarded()
     rule = {"operations": ["DELETE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
-    service = {"service": {"namespace": "ops", "name": "hook"}}
-    entries = [
-        {"name": f"{name}.example.com", "clientConfig": service, "rules": [rule], "failurePolicy": "Fail"}
-        for name in ("a", "b")
-    ]
+    entry = {"clientConfig": HOOK, "rules": [rule], "failurePolicy": "Fail"}
+    entries = [entry | {"name": f"{name}.example.com"} for name in ("a", "b")]
     for kind in ("Validating", "Mutating"):
-        api = "admissionregistration.k8s.io/v1"
-        cluster.add(api, f"{kind}WebhookConfiguration", "guard", webhooks=entries)
+        cluster.add(ADMISSION, f"{kind}WebhookConfiguration", "guard", webhooks=entries)
     report = namespace(cluster, "shop", "-o", "json").document
     assert len(report["namespace"]["webhooks"]) == 4
     found = commands(report)[:-2]

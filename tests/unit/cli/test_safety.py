@@ -12,7 +12,6 @@ import pytest
 
 from etcdfix.cli.changing import acceptances, change_exit_code, require_reason
 from etcdfix.cli.keys import one_key
-from etcdfix.cli.look import record_paths
 from etcdfix.cli.options import _Word
 from etcdfix.cli.root import run
 from etcdfix.model.errors import ConfigurationError, RefusedByRule
@@ -21,18 +20,7 @@ from etcdfix.remediation.audit.record import Link, Result
 from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.text.commands import ACKNOWLEDGEMENT
-from tests.support.fixtures import Captured, Patch
-
-
-def test_places_are_made_absolute(monkeypatch: Patch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    found = record_paths({"backup_dirs": (Path("one"), Path("/two")), "audit_log": Path("audit.jsonl")})
-    assert found.backup_directories == (tmp_path / "one", Path("/two"))
-    assert found.audit_log == found.log_path == tmp_path / "audit.jsonl"
-    unnamed = record_paths({"backup_dirs": (), "audit_log": None})
-    assert (unnamed.backup_directories, unnamed.audit_log) == ((), None)
-    assert unnamed.log_path.name == "audit.jsonl"
-
+from tests.support.fixtures import Captured
 
 UNTYPED: dict[str, Any] = {"etcd_prefix": None}
 

@@ -22,7 +22,6 @@ from etcdfix.report.saved_report import load_baseline
 from etcdfix.report.scan import found_line
 from etcdfix.text.commands import RunOptions
 from tests.support.collecting import CollectingReporter
-from tests.support.fixtures import Patch
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
     KEY_1,
@@ -138,24 +137,6 @@ def test_a_wrong_prefix_examines_nothing_and_says_where_the_keys_are(
         assert code(result) is ExitCode.SOURCE
 
 
-@pytest.mark.parametrize(
-    ("arguments", "namespaces", "keys", "found"),
-    [
-        (("secrets", "configmaps"), (), (), 3),
-        (("/registry/secrets/shop/",), (), (), 2),
-        (("widgets",), (), (), 1),
-        (("secrets",), ("pay",), (), 0),
-        ((), ("shop",), (), 4),
-        ((), (), (b"/registry/secrets/shop/web", b"/registry/secrets/shop/none"), 1),
-    ],
-)
-def test_scope(
-    arguments: tuple[str, ...], namespaces: tuple[str, ...], keys: tuple[bytes, ...], found: int
-) -> None:
-    _reporter, result = scan(HEALTHY | BROKEN, scope=ScopeRequest(arguments, keys, namespaces))
-    assert result.report.summary.keys == found
-
-
 def test_remarks_do_not_count_towards_the_exit_code() -> None:
     foreign = {"/registry/example.org/gadgets/shop/g": widget("g", kind="Gadget")}
     reporter, result = scan(HEALTHY | foreign)
@@ -244,21 +225,6 @@ def test_objects_of_an_unreadable_definition_are_in_scope_of_namespace(arguments
     assert result.report.summary.keys == 1
 
 
-@pytest.mark.parametrize("tail", [b"secrets", b".", b"ingresses.networking.k8s.io", b"\xff.example.com", b""])
-def test_stray_keys_among_the_definitions_disturb_no_scope(tail: bytes) -> None:
-    source = MemorySource(
-        [
-            *MemorySource(HEALTHY).current(b""),
-            stored(CRD_KEY.rpartition("/")[0].encode() + b"/" + tail, b"junk"),
-        ]
-    )
-    for arguments in (("secrets",), ("ingresses",), ("ingresses.networking.k8s.io",)):
-        _reporter, result = scan(source, *arguments)
-        assert code(result) is ExitCode.NOTHING_WRONG
-    reporter, _result = scan(source, scope=ScopeRequest((), (), ("shop",)))
-    assert reporter.findings == {}
-
-
 EMPTY = {"/registry/namespaces/empty": namespace_object("empty")}
 
 
@@ -314,21 +280,18 @@ def test_what_values_around_one_show_is_known_whatever_the_order_of_the_keys() -
         assert causes(reporter) == {name: "wrong-key"}
 
 
-def test_findings_and_statuses_stand_in_the_order_of_the_keys_although_some_wait(monkeypatch: Patch) -> None:
+def test_findings_and_statuses_stand_in_the_order_of_the_keys_although_some_wait() -> None:
     """What is decided at once, between values that wait, is held back for them."""
     short = b"k8s:enc:aesgcm:v1:key1:short"
     entries = [
         (f"{number:03}", number, short if number % 3 else gcm(f"{number:03}", OTHER)) for number in range(30)
     ]
-    monkeypatch.setattr("etcdfix.report.finding.CAP", 7)
     reporter, result = scan(Records(*entries), config=GCM)
     assert list(reporter.findings) == sorted(reporter.findings)
-    assert len(reporter.findings) == 30
-    assert result.report.summary.decrypt_failures == 30
+    assert len(reporter.findings) == result.report.summary.decrypt_failures == 30
     assert reporter.conclusion is not None
     (status,) = reporter.conclusion.statuses
-    fields = [cause.field for cause in status.details.causes]
-    assert fields == [f"/registry/secrets/shop/{number:03}" for number in range(7)] + [""]
+    assert [cause.field for cause in status.details.causes] == list(reporter.findings)
 
 
 def flipped(name: str) -> bytes:
@@ -344,13 +307,6 @@ def test_damage_under_a_key_that_is_right_is_searched_for(others: tuple[tuple[st
     assert causes(reporter) == {"m": "ciphertext-damaged"}
 
 
-def test_the_search_for_damage_has_a_bound_for_each_key(monkeypatch: Patch) -> None:
-    monkeypatch.setattr("etcdfix.examine.two_passes.MOST_SEARCHED", 2)
-    entries = [(str(number), 50 + number, flipped(str(number))) for number in range(4)]
-    reporter, _result = scan(Records(*entries, ("z", 1, gcm("z"))), config=GCM)
-    assert list(causes(reporter).values()) == ["ciphertext-damaged"] * 2 + ["associated-data-unknown"] * 2
-
-
 def test_a_source_that_is_lost_after_the_last_value_leaves_the_report_whole() -> None:
     """Every value was examined; only the earlier revisions of a finding could not be looked at, which is counted."""
 
@@ -363,9 +319,7 @@ def test_a_source_that_is_lost_after_the_last_value_leaves_the_report_whole() ->
     reporter, result = scan(Dies([damaged]))
     assert result.report.complete
     (finding,) = reporter.findings.values()
-    (told,) = [one for one in finding.evidence if one.check == "earlier-revision"]
-    assert told.result == "not looked for"
-    assert "could not be read: nobody answers" in told.detail
+    assert [one.result for one in finding.evidence if one.check == "earlier-revision"] == ["not looked for"]
 
 
 @pytest.mark.parametrize("where", ["source", "lost", "waiting"])

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,12 +9,9 @@ import pytest
 
 from etcdfix.commands import plan as plan_module
 from etcdfix.commands.plan import build_plan
-from etcdfix.commands.planning import broken
-from etcdfix.commands.planning.broken import Broken
 from etcdfix.encryption.config_model import EncryptionConfiguration
-from etcdfix.examine.spool import Spool
 from etcdfix.graph.cluster import IndexBuilder
-from etcdfix.model.errors import ConfigurationError, EndedEarly, SourceError
+from etcdfix.model.errors import ConfigurationError, EndedEarly
 from etcdfix.model.model import KeptRevision, Revision, StoredValue
 from etcdfix.report.plan import DeletionPlan
 from etcdfix.report.rows import SortedRows
@@ -30,7 +26,6 @@ from tests.support.lost_key import (
     certificate,
     examiner_of,
     lose,
-    lost_cluster,
     request_for,
     scan_to,
     using_pod,
@@ -142,7 +137,7 @@ def test_a_report_of_another_configuration_is_refused(tmp_path: Path) -> None:
     config = configuration(provider("aescbc", key2=KEY_2), IDENTITY)
     request = request_for(scan_to(tmp_path / "report.json", cluster), config)
     source = cluster.source()
-    with pytest.raises(ConfigurationError, match="made with the encryption configuration sha256:"):
+    with pytest.raises(ConfigurationError, match="configuration sha256:"):
         build_plan(source, examiner_of(cluster, source, config), request)
 
 
@@ -232,14 +227,13 @@ def test_what_the_cluster_stands_on_comes_last(tmp_path: Path) -> None:
     assert "--accept cluster-breaking" in last.needs
 
 
-@pytest.mark.parametrize("live", [False, True])
-def test_what_was_there_before_a_deletion_says_nothing_of_an_object(tmp_path: Path, live: bool) -> None:
+def test_what_was_there_before_a_deletion_says_nothing_of_an_object(tmp_path: Path) -> None:
     cluster = base()
     key = cluster.secret("one", type="kubernetes.io/tls")
     old = stored(key, cluster.values[key], mod_revision=3, create_revision=3, version=1)
     lose(cluster, key)
 
-    class Kept(LiveMemory if live else MemorySource):  # type: ignore[misc]  # one of two classes
+    class Kept(LiveMemory):
         def history(self, key: bytes) -> Iterator[KeptRevision]:
             if key == old.key:
                 yield KeptRevision(Revision(3, 0), old)
@@ -309,17 +303,3 @@ def test_what_fails_as_a_whole_kind_does_is_left_out(tmp_path: Path) -> None:
     plan = plan_of(cluster, tmp_path)
     assert [(left.key, left.why) for left in plan.left_out] == [(key, "newer-than-known") for key in keys]
     assert [entry.key for entry in plan.entries] == [alone]
-
-
-def test_no_room_for_broken_objects_is_said(tmp_path: Path, monkeypatch: Patch) -> None:
-    class Full(Spool[Broken]):
-        def append(self, value: Broken) -> None:
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-    cluster = lost_cluster(2)
-    source = cluster.source()
-    request = request_for(scan_to(tmp_path / "report.json", cluster))
-    monkeypatch.setattr(broken, "Spool", Full)
-    with pytest.raises(SourceError, match="No space left") as caught:
-        build_plan(source, examiner_of(cluster, source), request)
-    assert "TMPDIR" in caught.value.hint

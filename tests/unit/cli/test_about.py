@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import msgspec
 import pytest
@@ -16,22 +17,15 @@ from tests.support.fixtures import Captured
 ALL = {**SCHEMAS, "audit": audit_schema}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "name"),
-    [([], "report"), (["report"], "report"), (["finding"], "finding"), (["audit"], "audit")],
-)
-def test_schema_is_printed(capfd: Captured, arguments: list[str], name: str) -> None:
-    assert run(["schema", *arguments]) == 0
-    captured = capfd.readouterr()
-    assert json.loads(captured.out) == json.loads(
-        msgspec.json.encode(ALL[name]())
-    )  # a default of () reads []
-    assert captured.err == ""
+@pytest.mark.parametrize(("words", "name"), [([], "report"), (["finding"], "finding"), (["audit"], "audit")])
+def test_schema_is_printed(capfd: Captured, words: list[str], name: str) -> None:
+    assert run(["schema", *words]) == 0
+    assert json.loads(capfd.readouterr().out) == json.loads(msgspec.json.encode(ALL[name]()))
 
 
 def test_help_names_each_schema_and_no_other(capfd: Captured) -> None:
     assert run(["schema", "--help"]) == 0
-    names = capfd.readouterr().out.split("audit log:")[1].split("Readers")[0]
+    (names,) = re.findall(r"\n\n((?: {4}[a-z].*\n)+)", capfd.readouterr().out)
     assert "".join(names.split()).split(",") == list(ALL)
 
 

@@ -43,18 +43,6 @@ def test_an_example_is_one_that_its_command_takes(name: str, line: str, capfd: C
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_help_page_shows_them(name: str, capfd: Captured) -> None:
-    assert run([*name.split(), "--help"]) == 0
-    page = capfd.readouterr().out
-    for purpose, line in EXAMPLES.get(name, ()):
-        assert " ".join(purpose.split()) in " ".join(page.split())
-        for part in line.splitlines():
-            assert f"  {part}\n" in page  # whole, to be copied
-    assert page.count("--quiet") == 1
-    assert page.count("--help ") == 1  # the option: a sentence ends with a full stop
-
-
 @pytest.mark.parametrize("name", [*COMMANDS, "plan --run FILE"])
 def test_a_page_fits_and_has_shared_options_as_names_at_its_end(
     name: str, capfd: Captured, monkeypatch: Patch
@@ -62,6 +50,8 @@ def test_a_page_fits_and_has_shared_options_as_names_at_its_end(
     monkeypatch.setenv("COLUMNS", "100")
     assert run([*name.split(), "--help"]) == 0
     page, _, shared = capfd.readouterr().out.partition("Shared options, explained by etcdfix help options:\n")
+    for _purpose, line in EXAMPLES.get(name, ()):
+        assert all(f"  {part}\n" in page for part in line.splitlines())  # whole, to be copied
     names = re.findall(r"--[a-z0-9-]+", shared)
     assert 1 <= len(shared.splitlines()) <= 6
     assert page.count("\n") + shared.count("\n") + 1 <= 60
@@ -99,12 +89,8 @@ def test_an_unknown_command_is_told_the_nearest(words: list[str], capfd: Capture
     ("words", "page"),
     [
         (["help"], ["--help"]),
-        (["help", "--help"], ["--help"]),
-        (["help", "help"], ["--help"]),
-        (["help", "scan"], ["scan", "--help"]),
         (["help", "delete", "--", "/registry/x"], ["delete", "--help"]),
         (["help", "encryption"], ["encryption", "--help"]),
-        (["help", "encryption", "usage"], ["encryption", "usage", "--help"]),
         (["encryption", "help", "usage"], ["encryption", "usage", "--help"]),
         (["help", "log", "verify", "x"], ["log", "verify", "--help"]),
     ],

@@ -250,9 +250,8 @@ def commands(report: dict[str, Any]) -> list[list[str]]:
     return [shlex.split(step["command"]) for step in report["plan"]]
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_a_conversion_webhook_whose_service_is_gone(capfd: Captured, jobs: str) -> None:
-    reading = ["--snapshot", str(CASE), "--no-encryption", "--jobs", jobs]
+def test_a_conversion_webhook_whose_service_is_gone(capfd: Captured) -> None:
+    reading = ["--snapshot", str(CASE), "--no-encryption"]
     assert run(["namespace", "mesh", *reading, "-o", "json"]) == 1
     report = json.loads(capfd.readouterr().out)
     (hold,) = report["namespace"]["webhooks"]

@@ -59,13 +59,6 @@ def test_every_entry_has_its_own_command(plan: Run, tmp_path: Path, config: str)
         assert "--dry-run" in words
 
 
-def test_a_plan_that_is_only_shown_is_named_in_no_command(plan: Run) -> None:
-    cluster = base()
-    lose(cluster, cluster.secret("one"))
-    _, out, _ = plan(cluster, "-o", "json")
-    assert "--plan" not in json.loads(out)["entries"][0]["command"]
-
-
 def test_a_plan_from_a_snapshot_is_named_in_no_command(alpha: dict[str, Any]) -> None:
     assert not any("--plan" in entry["command"] for entry in alpha["entries"])
     assert not alpha["newest"]
@@ -98,12 +91,6 @@ def test_the_report_is_not_written_over(plan: Run, tmp_path: Path) -> None:
     assert code == 2
     assert "--output-file" in err
     assert json.loads(Path(report).read_text())["kind"] == "ScanReport"
-
-
-def test_no_configuration_is_2(capfd: Captured, tmp_path: Path) -> None:
-    report = scan_to(tmp_path / "report.json", base())
-    assert run(["plan", "--from-report", str(report), "--snapshot", SNAPSHOT]) == 2
-    assert "no encryption configuration was given" in capfd.readouterr().err
 
 
 @pytest.fixture(scope="module")

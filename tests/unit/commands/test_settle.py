@@ -85,9 +85,3 @@ def test_what_stays_open_says_what_would_tell() -> None:
     assert "etcd answers" in settled_one(silent)[0]
     assert "the file can be read" in settled_one(silent, KINE)[0]
     assert [*settled_one(unexamined)[1].values()] == ["etcdfix explain /registry/secrets/shop/db"]
-
-
-@pytest.mark.parametrize("uid", ["u", ""])
-def test_the_undo_accepts_a_cluster_that_nothing_names(uid: str) -> None:
-    (undo,) = settled_one(item(Result.APPLIED_OR_GONE, uid=uid))[1].values()
-    assert ("--accept unknown-cluster" in undo) is (not uid)

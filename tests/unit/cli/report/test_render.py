@@ -35,16 +35,17 @@ def scans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
     folder = tmp_path_factory.mktemp("scans")
     for form in ("json", "jsonl"):
-        run(["scan", *READ, "-o", form, "--output-file", str(folder / form)])
+        run(["scan", *READ, "-n", "pay", "-o", form, "--output-file", str(folder / form)])
     return {path.name: path for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize("saved", ["json", "jsonl"])
-def test_a_scan_in_every_form(command: Run, scans: dict[str, Path], saved: str) -> None:
+def test_a_scan_in_every_form(command: Run, scans: dict[str, Path]) -> None:
     for form in SCAN_FORMS:
-        _code, expected, _err = command("scan", *READ, "-o", form)
-        code, out, err = command("report", "render", scans[saved], "-o", form)
-        assert (code, err.splitlines()) == (3, ["etcdfix: incomplete: undetermined: 11 keys"])
+        _code, expected, _err = command("scan", *READ, "-n", "pay", "-o", form)
+        code, out, err = command("report", "render", scans["json"], "-o", form)
+        assert (code, err) == (3, "etcdfix: incomplete: undetermined: 3 keys\n")
+        of_lines = command("report", "render", scans["jsonl"], "-o", form)[1]
+        assert timeless(of_lines) == timeless(out)
         # The options of that run, which commands in a document repeat, stand in no report.
         same = timeless(out) == timeless(expected)
         assert same or (form in {"text", "wide", "html", "junit"} and out[:60] == expected[:60]), form

@@ -9,7 +9,7 @@ import pytest
 
 from etcdfix.commands.encryption.what_if import WhatIfRequest, what_if
 from etcdfix.encryption.config_model import EncryptionConfiguration
-from etcdfix.model.errors import ConfigurationError, EndedEarly
+from etcdfix.model.errors import EndedEarly
 from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.encryption import WhatIfReport
 from tests.support.memory_source import MemorySource
@@ -25,7 +25,6 @@ from tests.support.objects import (
 )
 from tests.support.reports import line
 
-KEY_3 = b"3" * 16
 BASE = {"/registry/namespaces/kube-system": namespace_object("kube-system")}
 KMS = {"kms": {"apiVersion": "v2", "name": "prov", "endpoint": "unix:///nowhere.sock"}}
 
@@ -68,11 +67,6 @@ def test_a_stale_value_can_be_written_again_before_its_key_goes() -> None:
     assert told(report) == [("becomes-unreadable", "aesgcm/v1/one", 1, "key-name-missing")]
     assert report.next is not None
     assert line(report.next) == "kubectl get secrets -A -o json | kubectl replace -f -"
-
-
-def test_today_s_configuration_has_to_be_named() -> None:
-    with pytest.raises(ConfigurationError, match="today's configuration"):
-        compared(plain(1), None, ONE)
 
 
 ENVELOPED = {name(1): b"k8s:enc:kms:v2:prov:" + b"\x0a\x20" + b"c" * 32 + b"\x12\x02id\x1a\x03dek"}
@@ -172,8 +166,3 @@ def test_a_value_that_a_key_of_today_alone_can_repair_loses_its_way_back(at: int
     assert name(1) in line(report.next)
     kept = compared(damaged, TWO, TWO)
     assert (kept.counts["loses-its-way-back"], kept.counts["stays-unreadable"]) == (0, 1)
-
-
-def test_noise_under_the_only_key_of_its_name_loses_nothing() -> None:
-    report = compared(sealed(1, key=KEY_3), TWO, WITHOUT_ONE)
-    assert (report.counts["loses-its-way-back"], report.counts["stays-unreadable"]) == (0, 1)

@@ -18,7 +18,7 @@ from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Subject
 from etcdfix.remediation.cluster import Cluster
 from etcdfix.testing.servers import EtcdServer
-from tests.faults.dying_delete import Mortals, Order
+from tests.faults.dying_delete import Answer, Mortals, Order
 from tests.support import objects
 from tests.support.audit_logs import entry, write_log
 from tests.support.change_deaths import (
@@ -199,96 +199,89 @@ def test_fix_killed_before_its_outcome_can_be_undone_once_it_is_settled(
     etcd.put(key, ground.broken("undone"))
     with reached(ground) as cluster:
         after = Aftermath(ground, cluster, key, capfd)
-        mortals.start(Order(change="fix", ground=ground, subject=f"{key.decode()}@bit", at=ANSWERED))
-        assert mortals.end().signal == signal.SIGKILL
+        answer = mortals.run(Order(change="fix", ground=ground, subject=f"{key.decode()}@bit", at=ANSWERED))
+        assert answer.signal == signal.SIGKILL
         assert list(after.reconcile().values()) == ["fixed"]
-        (backup,) = (path for folder in ground.places.backup_directories for path in folder.glob("*.json"))
-        assert undo(ground, backup).result == "undone"
+        assert undo(ground, backup_of(ground)).result == "undone"
         undone = after.now()
-        assert undone is not None
-        assert undone.value == ground.broken("undone")
-
-
-# While the transaction is on its way.
-
-
-@pytest.fixture
-def target(etcd: EtcdServer, lay: Lay, folder: Path) -> Iterator[tuple[Ground, Cluster, Scene]]:
-    """A deletion that goes through a proxy."""
-    ground = lay("plain", directories=("one", "two")).at(folder / "places")
-    with reached(ground) as cluster:
-        yield ground, cluster, deletion(etcd, ground, cluster, "target")
-
-
-def test_killed_after_etcd_did_it_and_before_the_answer(
-    etcd: EtcdServer, mortals: Mortals, target: tuple[Ground, Cluster, Scene], capfd: Captured
-) -> None:
-    ground, cluster, scene = target
-    after = Aftermath(ground, cluster, scene.key, capfd)
-    with LossyProxy(etcd.endpoint) as proxy:
-        proxy.held = {TXN}
-        pid = mortals.start(
-            Order(change="delete", ground=ground.through(proxy.endpoint), subject=scene.subject, at=None)
-        )
-        assert proxy.holding.wait(30)
-        os.kill(pid, signal.SIGKILL)
-        answer = mortals.end()
-        assert proxy.calls.count(TXN) == 1
-    assert (answer.signal, answer.steps[-1]) == (signal.SIGKILL, SENT)
-    assert after.now() is None
-    assert after.kept() == [scene.before] * 2
-    (intent,) = after.verify()
-    assert after.reconcile() == {intent: "applied-or-gone"}
-    assert after.verify() == []
-    assert undo(ground, backup_of(ground)).result == "undone"
-    now = after.now()
-    assert now is not None
-    assert scene.before is not None
-    assert now.value == scene.before.value
-
-
-@pytest.mark.parametrize("intruded", [False, True])
-def test_killed_before_the_transaction_arrived(
-    etcd: EtcdServer,
-    mortals: Mortals,
-    target: tuple[Ground, Cluster, Scene],
-    capfd: Captured,
-    *,
-    intruded: bool,
-) -> None:
-    """What is on its way when its sender dies may arrive later: then it deletes what is in a backup, or nothing."""
-    ground, cluster, scene = target
-    after = Aftermath(ground, cluster, scene.key, capfd)
-    with LossyProxy(etcd.endpoint) as proxy:
-        withheld = Withheld(proxy)
-        pid = mortals.start(
-            Order(change="delete", ground=ground.through(proxy.endpoint), subject=scene.subject, at=None)
-        )
-        assert withheld.holding.wait(30)
-        os.kill(pid, signal.SIGKILL)
-        assert mortals.end().signal == signal.SIGKILL
-        assert after.now() == scene.before
-        assert after.kept() == [scene.before] * 2
-        assert len(after.verify()) == 1
-        if intruded:
-            etcd.put(scene.key, objects.secret("target"))
-        withheld.release.set()
-        assert withheld.passed.wait(30)
-        assert proxy.calls.count(TXN) == 1
-    now = after.now()
-    if intruded:
-        assert now is not None
-        assert now.value == objects.secret("target")
-    else:
-        assert now is None
-    assert list(after.reconcile().values()) == ["not-applied" if intruded else "applied-or-gone"]
-    assert after.verify() == []
+    assert undone is not None
+    assert undone.value == ground.broken("undone")
 
 
 def backup_of(ground: Ground) -> Path:
     """Return the backup in the first directory."""
     (found,) = ground.places.backup_directories[0].glob("*.json")
     return found
+
+
+# While the transaction is on its way.
+
+
+class Target(Aftermath):
+    """A deletion in a process of its own, and what it left."""
+
+    def __init__(
+        self, ground: Ground, cluster: Cluster, scene: Scene, mortals: Mortals, capfd: Captured
+    ) -> None:
+        super().__init__(ground, cluster, scene.key, capfd)
+        self.scene, self.mortals = scene, mortals
+
+    def order(self, *endpoints: str, **given: Any) -> Order:
+        ground = self.ground.through(*endpoints) if endpoints else self.ground
+        return Order(change="delete", ground=ground, subject=self.scene.subject, **given)
+
+    def killed_once(self, proxy: LossyProxy, waits: threading.Event) -> Answer:
+        """Have it begun through a proxy, and kill it once something there has happened."""
+        pid = self.mortals.start(self.order(proxy.endpoint))
+        assert waits.wait(30)
+        os.kill(pid, signal.SIGKILL)
+        answer = self.mortals.end()
+        assert (answer.signal, answer.steps[-1]) == (signal.SIGKILL, SENT)
+        return answer
+
+
+@pytest.fixture
+def target(etcd: EtcdServer, lay: Lay, folder: Path, mortals: Mortals, capfd: Captured) -> Iterator[Target]:
+    ground = lay("plain", directories=("one", "two")).at(folder / "places")
+    with reached(ground) as cluster:
+        yield Target(ground, cluster, deletion(etcd, ground, cluster, "target"), mortals, capfd)
+
+
+def test_killed_after_etcd_did_it_and_before_the_answer(etcd: EtcdServer, target: Target) -> None:
+    before = target.scene.before
+    assert before is not None
+    with LossyProxy(etcd.endpoint) as proxy:
+        proxy.held = {TXN}
+        target.killed_once(proxy, proxy.holding)
+        assert proxy.calls.count(TXN) == 1
+    assert (target.now(), target.kept()) == (None, [before] * 2)
+    (intent,) = target.verify()
+    assert target.reconcile() == {intent: "applied-or-gone"}
+    assert target.verify() == []
+    assert undo(target.ground, backup_of(target.ground)).result == "undone"
+    now = target.now()
+    assert now is not None
+    assert now.value == before.value
+
+
+@pytest.mark.parametrize("intruded", [False, True])
+def test_killed_before_the_transaction_arrived(etcd: EtcdServer, target: Target, *, intruded: bool) -> None:
+    """What is on its way when its sender dies may arrive later: then it deletes what is in a backup, or nothing."""
+    scene = target.scene
+    with LossyProxy(etcd.endpoint) as proxy:
+        withheld = Withheld(proxy)
+        target.killed_once(proxy, withheld.holding)
+        assert (target.now(), target.kept()) == (scene.before, [scene.before] * 2)
+        assert len(target.verify()) == 1
+        if intruded:
+            etcd.put(scene.key, objects.secret("target"))
+        withheld.release.set()
+        assert withheld.passed.wait(30)
+        assert proxy.calls.count(TXN) == 1
+    now = target.now()
+    assert (now and now.value) == (objects.secret("target") if intruded else None)
+    assert list(target.reconcile().values()) == ["not-applied" if intruded else "applied-or-gone"]
+    assert target.verify() == []
 
 
 # Signals that ask for the end.
@@ -305,27 +298,16 @@ def backup_of(ground: Ground) -> Path:
     ],
 )
 def test_signal_between_intent_and_outcome_waits_for_it(
-    etcd: EtcdServer,
-    mortals: Mortals,
-    target: tuple[Ground, Cluster, Scene],
-    capfd: Captured,
-    number: signal.Signals,
-    at: str,
+    target: Target, number: signal.Signals, at: str
 ) -> None:
-    ground, cluster, scene = target
-    answer = mortals.run(Order(change="delete", ground=ground, subject=scene.subject, at=at, sent=number))
+    answer = target.mortals.run(target.order(at=at, sent=number))
     assert (answer.signal, answer.error, answer.result) == (0, "", "deleted")
     assert f"{number.name} arrived meanwhile and waited for the outcome" in answer.warnings
-    after = Aftermath(ground, cluster, scene.key, capfd)
-    assert after.now() is None
-    assert after.verify() == []
-    assert list(after.outcomes().values()) == ["deleted"]
+    assert (target.now(), target.verify()) == (None, [])
+    assert list(target.outcomes().values()) == ["deleted"]
 
 
-def test_signal_while_etcd_does_not_answer_waits_for_it(
-    etcd: EtcdServer, mortals: Mortals, target: tuple[Ground, Cluster, Scene], capfd: Captured
-) -> None:
-    ground, cluster, scene = target
+def test_signal_while_etcd_does_not_answer_waits_for_it(etcd: EtcdServer, target: Target) -> None:
     holding, release = threading.Event(), threading.Event()
 
     def hold(path: str, answer: bytes) -> bytes:
@@ -336,16 +318,14 @@ def test_signal_while_etcd_does_not_answer_waits_for_it(
 
     with LossyProxy(etcd.endpoint) as proxy:
         proxy.rewrite = hold
-        pid = mortals.start(
-            Order(change="delete", ground=ground.through(proxy.endpoint), subject=scene.subject)
-        )
+        pid = target.mortals.start(target.order(proxy.endpoint))
         assert holding.wait(30)
         os.kill(pid, signal.SIGTERM)
         os.kill(pid, signal.SIGINT)
         release.set()
-        answer = mortals.end()
+        answer = target.mortals.end()
     assert (answer.signal, answer.error, answer.result) == (0, "", "deleted")
-    assert Aftermath(ground, cluster, scene.key, capfd).verify() == []
+    assert target.verify() == []
 
 
 @pytest.mark.parametrize(
@@ -357,20 +337,11 @@ def test_signal_while_etcd_does_not_answer_waits_for_it(
     ],
 )
 def test_signal_before_the_intent_ends_it_and_nothing_was_changed(
-    etcd: EtcdServer,
-    mortals: Mortals,
-    target: tuple[Ground, Cluster, Scene],
-    capfd: Captured,
-    number: signal.Signals,
-    at: str,
+    etcd: EtcdServer, target: Target, number: signal.Signals, at: str
 ) -> None:
-    ground, cluster, scene = target
     revision = etcd.revision()
-    answer = mortals.run(Order(change="delete", ground=ground, subject=scene.subject, at=at, sent=number))
-    assert (answer.signal, answer.error) == (
-        (0, "KeyboardInterrupt") if number == signal.SIGINT else (signal.SIGTERM, "")
-    )
-    after = Aftermath(ground, cluster, scene.key, capfd)
-    assert (etcd.revision(), after.now()) == (revision, scene.before)
-    assert not ground.log.exists()
-    assert after.kept() == []
+    answer = target.mortals.run(target.order(at=at, sent=number))
+    interrupted = (0, "KeyboardInterrupt") if number == signal.SIGINT else (signal.SIGTERM, "")
+    assert (answer.signal, answer.error) == interrupted
+    assert (etcd.revision(), target.now()) == (revision, target.scene.before)
+    assert (target.ground.log.exists(), target.kept()) == (False, [])

@@ -85,6 +85,11 @@ def test_without_damage_no_cause_is_enough(cause: Cause) -> None:
     assert said(broken(cause, damage=Damage.NONE), risks=ALL_RISKS) == Rule.NEVER_DELETABLE
 
 
+def test_a_moved_value_whose_home_does_not_hold_it_stays() -> None:
+    found = broken(Cause.VALUE_MOVED)
+    assert said(found, alike(found, KeyCounts(opened=1, failed=1))) == Rule.VALUE_MOVED
+
+
 @pytest.mark.parametrize("cause", [Cause.DOUBLE_ENCRYPTED, Cause.ENVELOPE_DAMAGED, Cause.ALLOCATOR_DAMAGED])
 def test_what_may_be_whole_is_never_deleted(cause: Cause) -> None:
     found = broken(cause)

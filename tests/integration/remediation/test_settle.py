@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -24,7 +23,7 @@ from etcdfix.remediation.backup.file import MARKER_SUFFIX, confirm_backups, reco
 from etcdfix.remediation.backup.folder import anchors_in, look_into
 from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.datastore import Datastore, EtcdNow, KeyReading
-from etcdfix.remediation.durable import open_directory
+from etcdfix.remediation.durable import SafeDirectory, open_directory
 from etcdfix.remediation.errors import AuditError
 from etcdfix.remediation.same_etcd import Recorded, compare_with_etcd
 from etcdfix.remediation.settle import (
@@ -61,12 +60,6 @@ def key(prefix: bytes) -> bytes:
     return prefix + b"secrets/shop/db"
 
 
-@pytest.fixture
-def client(etcd: EtcdServer) -> Iterator[EtcdClient]:
-    with connected(etcd.endpoint) as opened:
-        yield opened
-
-
 def digest(value: bytes) -> str:
     return f"sha256:{hashlib.sha256(value).hexdigest()}"
 
@@ -75,11 +68,15 @@ def about(key: bytes, mod_revision: int, **changes: Any) -> Subject:
     return msgspec.structs.replace(subject(key, mod_revision), **changes)
 
 
+def here_with(cluster_id: str) -> ClusterIdentity:
+    return ClusterIdentity(uid=UID, known_by=KnownBy.VALUE, cluster_id=cluster_id)
+
+
 def open_intent(
-    path: Path, key: bytes, *, mod_revision: int, verb: Verb = Verb.DELETE, **changes: object
+    path: Path, key: bytes, *, mod_revision: int, verb: Verb = Verb.DELETE, **changes: Any
 ) -> Record:
     """Leave an intent open, as a process does that died after recording it."""
-    given: dict[str, object] = {
+    given: dict[str, Any] = {
         "subject": about(key, mod_revision),
         "header_revision": max(mod_revision, 1),
         "value_sha256": digest(VALUE),
@@ -88,48 +85,73 @@ def open_intent(
         return log.intent(log.append(msgspec.structs.replace(entry(verb=verb), **(given | changes))).sequence)
 
 
-def here_with(cluster_id: str) -> ClusterIdentity:
-    return ClusterIdentity(uid=UID, known_by=KnownBy.VALUE, cluster_id=cluster_id)
+class Case:
+    """A key in etcd, and a log with intents about it."""
+
+    def __init__(self, etcd: EtcdServer, client: EtcdClient, path: Path, key: bytes) -> None:
+        self.etcd, self.client, self.path, self.key = etcd, client, path, key
+
+    def put(self, value: bytes = VALUE) -> int:
+        return self.etcd.put(self.key, value)
+
+    def put_other(self) -> int:
+        return self.etcd.put(self.key + b"-other", VALUE)
+
+    def open(self, mod_revision: int, **changes: Any) -> Record:
+        return open_intent(self.path, self.key, mod_revision=mod_revision, **changes)
+
+    def backed_up(
+        self, value: bytes, revision: int, cluster_id: str = CLUSTER.cluster_id, **more: Any
+    ) -> Record:
+        """Leave an intent open that has a backup, which names the etcd."""
+        made = msgspec.structs.replace(CLUSTER, cluster_id=cluster_id)
+        backups = own_directory(self.path.parent / "backups")
+        with AuditLog.open(self.path) as log, open_directory(backups) as directory:
+            held = content(StoredValue(self.key, value, revision, revision, 1, 0), cluster=made)
+            wanted = entry(subject=about(self.key, revision), header_revision=revision, **more)
+            return record_intent(log, wanted, held, [directory])
+
+    def predict(self, intent: Record, *words: Rule, **given: Any) -> SettledIntent:
+        accepted = Acceptances(words=words)
+        return predict(EtcdNow(self.client), intent, accepted=accepted, **({"cluster": HERE} | given))
+
+    def settle(self, intent: Record, *words: Rule, **given: Any) -> SettledIntent:
+        """Settle an intent of the cluster that is there."""
+        given = {"cluster": HERE, "accepted": Acceptances(words=words)} | given
+        with AuditLog.open(self.path) as log:
+            return settle_intent(EtcdNow(self.client), log, intent, OPERATOR, **given)
+
+    def settled(self, intent: Record, *words: Rule, **given: Any) -> Result:
+        """Settle, and check what every settling has in common."""
+        expected = self.predict(intent, *words, **given)
+        found = self.settle(intent, *words, **given)
+        assert (found.settled, expected.record) == (True, None)
+        assert (found.outcome, found.detail) == (expected.outcome, expected.detail)
+        event = list(read_records(self.path))[-1]
+        assert (str(event.link), event.type, event.outcome) == (
+            found.record,
+            RecordType.SETTLED,
+            found.outcome,
+        )
+        assert (event.detail, event.intent) == (found.detail, intent.link.sequence)
+        assert event.audit_id == intent.audit_id
+        assert verify(self.path).state is ChainState.WHOLE
+        return Result(found.outcome)
+
+    def stays_open(self, intent: Record, why: str, *, cluster_id: str = "") -> None:
+        """Assert that an intent is refused as one of another etcd, and that nothing is recorded."""
+        written = self.path.read_bytes()
+        for attempt in (self.predict, self.settle):
+            with pytest.raises(RefusedByRule, match=why) as caught:
+                attempt(intent, cluster=here_with(cluster_id))
+            assert caught.value.rule == Rule.OTHER_CLUSTER_ID
+        assert self.path.read_bytes() == written
 
 
-def accepting(*words: Rule) -> Acceptances:
-    return Acceptances(words=words)
-
-
-def settle(client: EtcdClient, path: Path, intent: Record, *words: Rule, **given: Any) -> SettledIntent:
-    """Settle an intent of the cluster that is there."""
-    with AuditLog.open(path) as log:
-        given = {"cluster": HERE} | given
-        return settle_intent(EtcdNow(client), log, intent, OPERATOR, accepted=accepting(*words), **given)
-
-
-def settled(client: EtcdClient, path: Path, intent: Record, *words: Rule, **given: Any) -> Result:
-    """Settle, and check what every settling has in common."""
-    accepted = accepting(*words)
-    expected = predict(EtcdNow(client), intent, accepted=accepted, **({"cluster": HERE} | given))
-    found = settle(client, path, intent, *words, **given)
-    assert verify(path).open_intents == {}
-    assert expected.record is None
-    assert (found.outcome, found.detail) == (expected.outcome, expected.detail)
-    event = list(read_records(path))[-1]
-    assert (str(event.link), event.type, event.outcome) == (found.record, RecordType.SETTLED, found.outcome)
-    assert (event.detail, event.intent) == (found.detail, intent.link.sequence)
-    assert event.audit_id == intent.audit_id
-    assert verify(path).state is ChainState.WHOLE
-    assert found.settled
-    return Result(found.outcome)
-
-
-def stays_open(client: EtcdClient, path: Path, intent: Record, why: str, *, cluster_id: str = "") -> None:
-    """Assert that an intent is refused as one of another etcd, and that nothing is recorded."""
-    written = path.read_bytes()
-    cluster = here_with(cluster_id)
-    with pytest.raises(RefusedByRule, match=why):
-        predict(EtcdNow(client), intent, cluster=cluster)
-    with pytest.raises(RefusedByRule, match=why) as caught:
-        settle(client, path, intent, cluster=cluster)
-    assert caught.value.rule == Rule.OTHER_CLUSTER_ID
-    assert path.read_bytes() == written
+@pytest.fixture
+def case(etcd: EtcdServer, path: Path, key: bytes) -> Iterator[Case]:
+    with connected(etcd.endpoint) as client:
+        yield Case(etcd, client, path, key)
 
 
 # What one read says.
@@ -189,33 +211,30 @@ def test_every_revision_counts(
     assert judge_reading(intent, reading, nothing_was_sent=True)[0] is Result.NOT_APPLIED
 
 
-@pytest.mark.parametrize("verb", [Verb.UNDO, Verb.FIX])
+@pytest.mark.parametrize(("verb", "done"), [(Verb.UNDO, Result.UNDONE), (Verb.FIX, Result.FIXED)])
 @pytest.mark.parametrize(
-    "case", ["its own", "other bytes", "the second write", "no version", "the header is later"]
+    "how", ["its own", "other bytes", "the second write", "no version", "the header is later"]
 )
-def test_next_write_with_its_bytes_is_its_own(
-    etcd: EtcdServer, client: EtcdClient, path: Path, key: bytes, verb: Verb, case: str
-) -> None:
-    revision = etcd.put(key, VALUE)
-    if case == "the second write":
-        etcd.put(key, b"between")
-    written = etcd.put(key, b"other" if case == "other bytes" else PUT)
-    etcd.put(key + b"-other", b"later")
-    intent = open_intent(
-        path, key, mod_revision=revision, verb=verb, detail=f"now {digest(PUT)}",
-        subject=about(key, revision, version=0 if case == "no version" else 1),
-        header_revision=written if case == "the header is later" else revision,
+def test_next_write_with_its_bytes_is_its_own(case: Case, verb: Verb, done: Result, how: str) -> None:
+    revision = case.put()
+    if how == "the second write":
+        case.put(b"between")
+    written = case.put(b"other" if how == "other bytes" else PUT)
+    case.put_other()
+    later = how == "the header is later"
+    intent = case.open(
+        revision, verb=verb, detail=f"now {digest(PUT)}", header_revision=written if later else revision,
+        subject=about(case.key, revision, version=0 if how == "no version" else 1),
     )  # fmt: skip
-    found = settle(client, path, intent, *([Rule.OTHER_CLUSTER_ID] if case == "the header is later" else []))
-    now = StoredValue(key, PUT, written, revision, 2, 0)
-    if case == "its own":
-        result = Result.UNDONE if verb is Verb.UNDO else Result.FIXED
-        assert (found.outcome, found.header_revision) == (result, written)
-        assert wrote(path, intent, now)
-        assert not wrote(path, intent, msgspec.structs.replace(now, value=VALUE))
+    found = case.settle(intent, *([Rule.OTHER_CLUSTER_ID] if later else []))
+    now = StoredValue(case.key, PUT, written, revision, 2, 0)
+    if how == "its own":
+        assert (found.outcome, found.header_revision) == (done, written)
+        assert wrote(case.path, intent, now)
+        assert not wrote(case.path, intent, msgspec.structs.replace(now, value=VALUE))
     else:
         assert found.outcome in {Result.APPLIED_OR_GONE, Result.ANOMALY}
-        assert not wrote(path, intent, now)
+        assert not wrote(case.path, intent, now)
 
 
 @pytest.mark.parametrize(
@@ -230,183 +249,138 @@ def test_next_write_with_its_bytes_is_its_own(
     ],
 )
 def test_a_patch_is_known_by_what_the_value_carries(
-    etcd: EtcdServer,
-    client: EtcdClient,
-    path: Path,
-    key: bytes,
-    way: str,
-    carries: PatchProof | None,
-    result: Result,
+    case: Case, way: str, carries: PatchProof | None, result: Result
 ) -> None:
-    way, done = ("patch", False) if way == "never done" else (way, True)
-    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), verb=Verb.FIX, way=way)
-    if done:
-        etcd.put(key, b"k8s:enc:aescbc:v1:key2:" + bytes(64))
+    intent = case.open(case.put(), verb=Verb.FIX, way="put" if way == "put" else "patch")
+    if way != "never done":
+        case.put(b"k8s:enc:aescbc:v1:key2:" + bytes(64))
     was_patched = None if carries is None else lambda _intent, _stored: carries
-    found = settle(client, path, intent, was_patched=was_patched)
+    found = case.settle(intent, was_patched=was_patched)
     assert (found.outcome, found.settled) == (result, result is not Result.UNKNOWN)
-    assert bool(verify(path).open_intents) is not found.settled
+    assert bool(verify(case.path).open_intents) is not found.settled
 
 
 # Is it the etcd of the intent?
 
 
-@pytest.mark.parametrize("case", ["other bytes", "put back"])
-def test_another_etcd_is_refused_until_it_is_accepted(
-    etcd: EtcdServer, client: EtcdClient, path: Path, key: bytes, case: str
-) -> None:
-    if case == "put back":
-        revision = etcd.put(key, VALUE)
-        intent = open_intent(path, key, mod_revision=revision, header_revision=revision + 1000)
-    else:
-        intent = open_intent(path, key, mod_revision=etcd.put(key, b"not what was examined"))
-    stays_open(client, path, intent, "had come to revision" if case == "put back" else "had other bytes")
-    assert settled(client, path, intent, Rule.OTHER_CLUSTER_ID) is Result.ANOMALY
+def test_another_etcd_is_refused_until_it_is_accepted(case: Case) -> None:
+    """The key has other bytes at its revision; or the etcd was put back."""
+    intent = case.open(case.put(b"not what was examined"))
+    case.stays_open(intent, "had other bytes")
+    assert case.settled(intent, Rule.OTHER_CLUSTER_ID) is Result.ANOMALY
+    revision = case.put()
+    number = f"{case.client.cluster_id:x}"
+    intent = case.open(revision, header_revision=revision + 1000, grounds=Grounds(cluster=here_with(number)))
+    for cluster_id in ("", number):  # also under the same id
+        case.stays_open(intent, "had come to revision", cluster_id=cluster_id)
+    assert case.settled(intent, Rule.OTHER_CLUSTER_ID) is Result.ANOMALY
 
 
 @pytest.mark.parametrize("by", ["grounds", "backup"])
-def test_another_cluster_id(etcd: EtcdServer, client: EtcdClient, path: Path, key: bytes, by: str) -> None:
+def test_another_cluster_id(case: Case, by: str) -> None:
     """By the etcd that holds kube-system, or by the one of the key."""
-    revision = etcd.put(key, VALUE)
     grounds = Grounds(cluster=here_with("abc")) if by == "grounds" else None
-    with AuditLog.open(path) as log, open_directory(own_directory(path.parent / "backups")) as directory:
-        held = content(StoredValue(key, VALUE, revision, revision, 1, 0), cluster=CLUSTER)
-        wanted = entry(subject=about(key, revision), header_revision=revision, grounds=grounds)
-        intent = record_intent(log, wanted, held, [directory])
-        if by == "grounds":
-            for file in intent.backups:
-                Path(file).unlink()
-    told = "abc" if by == "grounds" else "cdf818194e3a8c32"
-    stays_open(client, path, intent, f"the cluster id {told}", cluster_id="def")
+    intent = case.backed_up(VALUE, case.put(), grounds=grounds)
+    if grounds is not None:
+        Path(intent.backups[0]).unlink()
+    told = "abc" if by == "grounds" else CLUSTER.cluster_id
+    case.stays_open(intent, f"the cluster id {told}", cluster_id="def")
 
 
 @pytest.mark.parametrize(
-    ("case", "accept", "by_backup"),
+    ("how", "accept", "by_backup"),
     [
         ("other bytes", False, False), ("never there", False, True), ("another revision", False, False),
         ("gone since", False, True), ("moved since", True, False),
     ],
 )  # fmt: skip
 def test_what_contradicts_the_record_under_the_same_id_is_an_anomaly(
-    etcd: EtcdServer, client: EtcdClient, path: Path, key: bytes, case: str, accept: bool, by_backup: bool
+    case: Case, how: str, accept: bool, by_backup: bool
 ) -> None:
     """Members that disagree, or a copied data directory that went on: nobody can say what became of the intent."""
-    revision = etcd.put(key if case != "never there" else key + b"-other", VALUE)
-    if case == "another revision":
-        revision = etcd.put(key + b"-other", VALUE)
-    examined = b"other bytes" if case in {"other bytes", "gone since", "moved since"} else VALUE
-    if case == "gone since":
-        etcd.delete(key)
-    if case == "moved since":
-        etcd.put(key, VALUE)
-    here = here_with(f"{client.cluster_id:x}")
+    revision = case.put_other() if how == "never there" else case.put()
+    if how == "another revision":
+        revision = case.put_other()
+    if how == "gone since":
+        case.etcd.delete(case.key)
+    if how == "moved since":
+        case.put()
+    examined = b"other bytes" if how in {"other bytes", "gone since", "moved since"} else VALUE
+    here = here_with(f"{case.client.cluster_id:x}")
     if by_backup:
-        made = msgspec.structs.replace(CLUSTER, cluster_id=here.cluster_id)
-        with AuditLog.open(path) as log, open_directory(own_directory(path.parent / "backups")) as directory:
-            held = content(StoredValue(key, examined, revision, revision, 1, 0), cluster=made)
-            wanted = entry(subject=about(key, revision), header_revision=revision)
-            intent = record_intent(log, wanted, held, [directory])
+        intent = case.backed_up(examined, revision, here.cluster_id)
         confirm_backups(intent)
     else:
-        more: dict[str, Any] = {"value_sha256": digest(examined), "grounds": Grounds(cluster=here)}
-        intent = open_intent(path, key, mod_revision=revision, **more)
+        intent = case.open(revision, value_sha256=digest(examined), grounds=Grounds(cluster=here))
     words = [Rule.OTHER_CLUSTER_ID] if accept else []
-    assert settled(client, path, intent, *words, cluster=here) is Result.ANOMALY
+    assert case.settled(intent, *words, cluster=here) is Result.ANOMALY
 
 
-def test_an_older_state_under_the_same_id_is_refused(
-    etcd: EtcdServer, client: EtcdClient, path: Path, key: bytes
-) -> None:
-    number = f"{client.cluster_id:x}"
-    more: dict[str, Any] = {
-        "header_revision": etcd.revision() + 1000,
-        "grounds": Grounds(cluster=here_with(number)),
-    }
-    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), **more)
-    stays_open(client, path, intent, "had come to revision", cluster_id=number)
-
-
-def test_what_is_compacted_is_said(etcd: EtcdServer, client: EtcdClient, path: Path, key: bytes) -> None:
-    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE))
-    etcd.delete(key)
-    etcd.put(key + b"-other", VALUE)
-    etcd.compact()
-    found = settle(client, path, intent)
+def test_what_is_compacted_is_said(case: Case) -> None:
+    intent = case.open(case.put())
+    case.etcd.delete(case.key)
+    case.put_other()
+    case.etcd.compact()
+    found = case.settle(intent)
     assert found.outcome == Result.APPLIED_OR_GONE
-    (warning,) = found.warnings
-    assert f"revision {intent.subject.mod_revision} is compacted" in warning
+    assert f"revision {intent.subject.mod_revision} is compacted" in found.warnings[0]
 
 
-def test_an_etcd_that_does_not_say_how_the_key_stood(
-    etcd: EtcdServer, client: EtcdClient, path: Path, key: bytes, monkeypatch: Patch
-) -> None:
-    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE))
-    etcd.delete(key)
-    now, real = EtcdNow(client), client.call
+def test_an_etcd_that_does_not_say_how_the_key_stood(case: Case, monkeypatch: Patch) -> None:
+    intent = case.open(case.put())
+    case.etcd.delete(case.key)
+    real = case.client.call
 
     def call(method: Any, request: Any) -> Any:
         if request.revision:
             raise CallFailed(Failure(FailureKind.DENIED, "permission denied"))
         return real(method, request)
 
-    monkeypatch.setattr(client, "call", call)
-    assert predict(now, intent, cluster=HERE).outcome == Result.UNKNOWN
+    monkeypatch.setattr(case.client, "call", call)
+    assert case.predict(intent).outcome == Result.UNKNOWN
 
 
-@pytest.mark.parametrize(
-    "case", ["nothing there", "still there", "another value", "as recorded", "compacted"]
-)
-def test_a_deletion_at_its_revision(etcd: EtcdServer, client: EtcdClient, key: bytes, case: str) -> None:
+@pytest.mark.parametrize("how", ["nothing there", "still there", "another value", "as recorded", "compacted"])
+def test_a_deletion_at_its_revision(case: Case, how: str) -> None:
     """While it is kept: the value just before the revision of the deletion, and nothing at it."""
-    written = key if case not in {"nothing there", "another value"} else key + b"-other"
-    put = etcd.put(written, VALUE)
-    if case == "another value":
-        etcd.put(key, b"another")
-    if case != "still there":
-        etcd.delete(key)
-    deleted = etcd.revision() if case != "still there" else etcd.put(key + b"-other", VALUE)
-    if case == "compacted":
-        etcd.put(key + b"-other", VALUE)
-        etcd.compact()
+    put = case.put_other() if how in {"nothing there", "another value"} else case.put()
+    if how == "another value":
+        case.put(b"another")
+    if how != "still there":
+        case.etcd.delete(case.key)
+    deleted = case.put_other() if how == "still there" else case.etcd.revision()
+    if how == "compacted":
+        case.put_other()
+        case.etcd.compact()
     recorded = Recorded(
-        key=key, mod_revision=put, value_sha256=digest(VALUE), revision=deleted, deleted_at=deleted,
+        key=case.key, mod_revision=put, value_sha256=digest(VALUE), revision=deleted, deleted_at=deleted,
         cluster_id="", identity=ClusterIdentity(),
     )  # fmt: skip
-    held = compare_with_etcd(EtcdNow(client), recorded, ClusterIdentity(), EtcdNow(client).read_key(key))
-    assert bool(held.contradiction) == (case not in {"as recorded", "compacted"})
-    assert (f"revision {deleted} is compacted" in held.unseen) == (case == "compacted")
+    now = EtcdNow(case.client)
+    held = compare_with_etcd(now, recorded, ClusterIdentity(), now.read_key(case.key))
+    assert bool(held.contradiction) == (how not in {"as recorded", "compacted"})
+    assert (f"revision {deleted} is compacted" in held.unseen) == (how == "compacted")
 
 
-def test_another_cluster_is_refused_and_nothing_recorded(
-    etcd: EtcdServer, client: EtcdClient, path: Path, key: bytes
-) -> None:
-    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE))
-    written = path.read_bytes()
+def test_another_cluster_is_refused_and_nothing_recorded(case: Case) -> None:
+    intent = case.open(case.put())
+    written = case.path.read_bytes()
     for words in ((), (Rule.UNKNOWN_CLUSTER,)):
         with pytest.raises(RemediationRefused, match=r"uid d4c1.*with kube-system uid other"):
-            settle(client, path, intent, *words, cluster=ClusterIdentity.by_uid("other"))
-    assert path.read_bytes() == written
+            case.settle(intent, *words, cluster=ClusterIdentity.by_uid("other"))
+    assert case.path.read_bytes() == written
 
 
 @pytest.mark.parametrize(("recorded", "live"), [("", UID), (UID, ""), ("", "")])
-def test_unknown_cluster_must_be_accepted(
-    etcd: EtcdServer, client: EtcdClient, path: Path, key: bytes, recorded: str, live: str
-) -> None:
-    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), cluster_uid=recorded)
+def test_unknown_cluster_must_be_accepted(case: Case, recorded: str, live: str) -> None:
+    intent = case.open(case.put(), cluster_uid=recorded)
     cluster = ClusterIdentity.by_uid(live)
     with pytest.raises(RemediationRefused) as caught:
-        predict(EtcdNow(client), intent, cluster=cluster)
+        case.predict(intent, cluster=cluster)
     assert "etcdfix log settle LOG --accept unknown-cluster" in caught.value.hint
-    assert settled(client, path, intent, Rule.UNKNOWN_CLUSTER, cluster=cluster) is Result.NOT_APPLIED
-    before, after = read_records(path)
+    assert case.settled(intent, Rule.UNKNOWN_CLUSTER, cluster=cluster) is Result.NOT_APPLIED
+    before, after = read_records(case.path)
     assert after.accepted == (*before.accepted, "--accept unknown-cluster")
-
-
-def _with_backup(path: Path, made_with: str) -> Record:
-    """Leave an intent open whose backup names where the key was read."""
-    held = content(cluster=msgspec.structs.replace(CLUSTER, endpoints=(made_with,)))
-    with AuditLog.open(path) as log, open_directory(own_directory(path.parent / "backups")) as directory:
-        return record_intent(log, entry(), held, [directory])
 
 
 STATE = "/srv/k3s/my db/state.db"
@@ -425,7 +399,9 @@ STATE = "/srv/k3s/my db/state.db"
 )
 def test_an_intent_is_settled_where_it_was_made(path: Path, made_with: str, here: str, hint: str) -> None:
     place = cast("Datastore", SimpleNamespace(file=Path(here) if here else None))
-    intent = _with_backup(path, made_with)
+    held = content(cluster=msgspec.structs.replace(CLUSTER, endpoints=(made_with,)))
+    with AuditLog.open(path) as log, open_directory(own_directory(path.parent / "backups")) as directory:
+        intent = record_intent(log, entry(), held, [directory])
     if hint:
         with pytest.raises(RemediationRefused) as caught:
             refuse_other_store(place, intent)
@@ -439,91 +415,71 @@ def test_an_intent_is_settled_where_it_was_made(path: Path, made_with: str, here
 # Markers, and an etcd that does not answer.
 
 
-def test_no_answer_leaves_the_intent_and_its_marker(
-    client: EtcdClient, path: Path, key: bytes, tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_no_answer_leaves_the_intent_and_its_marker(case: Case, tmp_path: Path, monkeypatch: Patch) -> None:
     """The marker proves that nothing was sent, also to whoever asks again."""
     marker = own_directory(tmp_path / "one") / f"a.json{MARKER_SUFFIX}"
     marker.touch()
-    intent = open_intent(path, key, mod_revision=5, backups=(str(tmp_path / "one" / "a.json"),))
+    intent = case.open(5, backups=(str(tmp_path / "one" / "a.json"),))
 
     def silent(*_: object) -> KeyReading:
         raise SourceUnreachable("nobody is there")
 
     monkeypatch.setattr(EtcdNow, "read_key", silent)
-    found = settle(client, path, intent)
+    found = case.settle(intent)
     assert (found.outcome, found.settled, found.header_revision) == (Result.UNKNOWN, False, 0)
-    assert found.warnings == []
-    assert marker.exists()
-    assert [event.outcome for event in read_records(path)] == [None, "unknown"]
-    assert verify(path).state is ChainState.UNFINISHED
+    assert (found.warnings, marker.exists()) == ([], True)
+    assert [event.outcome for event in read_records(case.path)] == [None, "unknown"]
+    assert verify(case.path).state is ChainState.UNFINISHED
 
 
-def test_unconfirmed_backup_proves_that_nothing_was_sent(
-    etcd: EtcdServer, client: EtcdClient, path: Path, key: bytes, tmp_path: Path
-) -> None:
-    etcd.put(key, VALUE)
-    own_directory(tmp_path / "one")
-
+def test_unconfirmed_backup_proves_that_nothing_was_sent(case: Case, monkeypatch: Patch) -> None:
     class Killed(BaseException):
         pass
 
-    def die(name: str) -> None:
-        if name == "backup marker: before unlink file":
-            raise Killed
+    def die(*_given: object, **_more: object) -> None:
+        raise Killed
 
-    stored = EtcdNow(client).read_key(key).stored
-    assert stored is not None
-    of_here = msgspec.structs.replace(CLUSTER, cluster_id=f"{client.cluster_id:x}")
-    kept = content(stored, at=datetime.now(UTC), cluster=of_here)
-    wanted = entry(subject=about(key, stored.mod_revision), header_revision=stored.mod_revision)
-    with (
-        AuditLog.open(path) as log,
-        open_directory(tmp_path / "one", step=die) as directory,
-        pytest.raises(Killed),
-    ):
-        record_intent(log, wanted, kept, [directory])
-    (intent,) = verify(path).open_intents.values()
+    revision = case.put()
+    with monkeypatch.context() as patch:
+        patch.setattr(SafeDirectory, "remove", die)  # of the marker
+        with pytest.raises(Killed):
+            case.backed_up(VALUE, revision, f"{case.client.cluster_id:x}")
+    (intent,) = verify(case.path).open_intents.values()
     (file,) = map(Path, intent.backups)
-    assert anchors_in(look_into(file.parent), path) == []
-    etcd.delete(key)
-    found = settle(client, path, intent)
+    assert anchors_in(look_into(file.parent), case.path) == []
+    case.etcd.delete(case.key)
+    found = case.settle(intent)
     assert (found.outcome, found.warnings) == (Result.NOT_APPLIED, [])
     assert not file.with_name(file.name + MARKER_SUFFIX).exists()
-    assert [anchor.link for anchor in anchors_in(look_into(file.parent), path)] == [intent.link]
+    assert [anchor.link for anchor in anchors_in(look_into(file.parent), case.path)] == [intent.link]
 
 
-def test_marker_that_cannot_be_removed_is_told(
-    etcd: EtcdServer, client: EtcdClient, path: Path, key: bytes, tmp_path: Path
-) -> None:
+def test_marker_that_cannot_be_removed_is_told(case: Case, tmp_path: Path) -> None:
     place = own_directory(tmp_path / "one")
     (place / ("a.json" + MARKER_SUFFIX)).touch()
-    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), backups=(str(place / "a.json"),))
+    intent = case.open(case.put(), backups=(str(place / "a.json"),))
     place.chmod(0o777)
-    found = settle(client, path, intent)
+    found = case.settle(intent)
     assert (found.outcome, len(found.warnings)) == (Result.NOT_APPLIED, 1)
 
 
-def test_backups_that_were_moved_away_need_no_confirming(
-    etcd: EtcdServer, client: EtcdClient, path: Path, key: bytes, tmp_path: Path
-) -> None:
-    backups = (str(tmp_path / "gone" / "a.json"),)
-    intent = open_intent(path, key, mod_revision=etcd.put(key, VALUE), backups=backups)
-    etcd.delete(key)
-    assert settle(client, path, intent).warnings == []
+def test_backups_that_were_moved_away_need_no_confirming(case: Case, tmp_path: Path) -> None:
+    intent = case.open(case.put(), backups=(str(tmp_path / "gone" / "a.json"),))
+    case.etcd.delete(case.key)
+    assert case.settle(intent).warnings == []
     # Once it is closed, it is not closed again.
     with pytest.raises(AuditError, match="not open"):
-        settle(client, path, intent)
+        case.settle(intent)
 
 
-def test_open_intents_of_one_key_of_one_cluster(client: EtcdClient, path: Path, key: bytes) -> None:
-    mine = open_intent(path, key, mod_revision=1)
-    nameless = open_intent(path, key, mod_revision=1, cluster_uid="")
-    open_intent(path, key, mod_revision=1, cluster_uid="another")
-    open_intent(path, key + b"b", mod_revision=1)
+def test_open_intents_of_one_key_of_one_cluster(case: Case) -> None:
+    revision = case.put()
+    mine, nameless = case.open(revision), case.open(revision, cluster_uid="")
+    case.open(revision, cluster_uid="another")
+    open_intent(case.path, case.key + b"b", mod_revision=revision)
     said = list[str]()
-    with AuditLog.open(path) as log:
-        given: Any = {"cluster": HERE, "accepted": accepting(Rule.UNKNOWN_CLUSTER), "say": said.append}
-        found = [*settle_open(EtcdNow(client), log, {key}, None, **given)]
+    given: Any = {"cluster": HERE, "accepted": Acceptances(words=(Rule.UNKNOWN_CLUSTER,)), "say": said.append}
+    with AuditLog.open(case.path) as log:
+        found = [*settle_open(EtcdNow(case.client), log, {case.key}, None, **given)]
     assert [one.sequence for one in found] == [mine.link.sequence, nameless.link.sequence]
     assert said[0].startswith("the open intent 1 would be settled first: ")

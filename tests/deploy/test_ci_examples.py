@@ -16,7 +16,10 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from etcdfix.testing import Damage, EtcdServer, plant, secret, store
+from etcdfix.testing.damage import Damage
+from etcdfix.testing.objects import secret
+from etcdfix.testing.planting import plant, store
+from etcdfix.testing.servers import EtcdServer
 from tests.support.encoders import kms_v2_body
 from tests.support.objects import IDENTITY, KMS_V2, configuration_of_rules, provider
 from tests.support.thorough import some

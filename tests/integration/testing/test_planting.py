@@ -12,20 +12,13 @@ from typing import NamedTuple
 import pytest
 
 from etcdfix.report.model import Summary
-from etcdfix.testing import (
-    CertificateAuthority,
-    Damage,
-    DoesNotFit,
-    EtcdServer,
-    NotAllReadable,
-    assert_all_readable,
-    config_map,
-    json_object,
-    plant,
-    pod,
-    secret,
-    store,
-)
+from etcdfix.testing.certificates import CertificateAuthority
+from etcdfix.testing.damage import Damage
+from etcdfix.testing.objects import config_map, json_object, pod, secret
+from etcdfix.testing.planting import plant, store
+from etcdfix.testing.readable import NotAllReadable, assert_all_readable
+from etcdfix.testing.sealing import DoesNotFit
+from etcdfix.testing.servers import EtcdServer
 from tests.support.collecting import ALPHA
 from tests.support.encoders import kms_v2_body
 from tests.support.objects import IDENTITY, KMS_V2, configuration_of_rules, crd, provider

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.testing import Damage
+from etcdfix.testing.damage import Damage
 
 pytestmark = pytest.mark.etcd
 
@@ -69,7 +69,10 @@ def test_damage_fails_a_test_in_words(run: Run) -> None:
 def test_a_call_that_fails_shows_no_secret(run: Run) -> None:
     """pytest shows arguments and variables of each frame that it has; those of ours hold keys and plaintext."""
     test = """
-from etcdfix.testing import Damage, assert_all_readable, plant, secret, store
+from etcdfix.testing.damage import Damage
+from etcdfix.testing.objects import secret
+from etcdfix.testing.planting import plant, store
+from etcdfix.testing.readable import assert_all_readable
 
 def test_configuration(tmp_path):
     assert_all_readable("broken.yaml", snapshot="none.db")

@@ -83,16 +83,3 @@ def test_they_cannot_be_read(etcd: EtcdServer, prefix: bytes) -> None:
             EtcdNow(client).landmarks(layout(prefix), target=b"")
         with pytest.raises(SourceDenied):
             EtcdNow(client).sight(prefix + b"k", Landmarks())
-
-
-def test_what_one_connection_shows(etcd: EtcdServer, client: EtcdClient, prefix: bytes) -> None:
-    key, mark = prefix + b"k", prefix + b"mark"
-    etcd.put(key, b"value")
-    made = etcd.put(mark, b"x")
-    marks = (Landmark(mark, 1), Landmark(prefix + b"none", 2), Landmark(mark, 3))
-    seen = EtcdNow(client).sight(key, Landmarks(marks))
-    assert seen.reading.stored is not None
-    assert (seen.reading.stored.key, seen.reading.stored.value) == (key, b"value")
-    assert seen.reading.revision == etcd.revision()
-    assert seen.revisions == (made, 0, made)
-    assert EtcdNow(client).sight(prefix + b"none", Landmarks()).reading.stored is None

@@ -66,9 +66,9 @@ def agreed(survey: MemberSurvey) -> bool:
     return not (survey.differing or survey.unchecked)
 
 
-@pytest.mark.parametrize("named", [("member-0", "member-1", "member-2"), ("member-1",)])
-def test_all_members_agree(cluster: EtcdMembers, named: tuple[str, ...]) -> None:
+def test_all_members_agree(cluster: EtcdMembers) -> None:
     """Those that no endpoint reaches are found by the member list."""
+    named = ("member-1",)
     with connected(*map(cluster.endpoint, named)) as client:
         reading = EtcdNow(client).read_key(KEY)
         survey = survey_members(client, KEY)

@@ -381,24 +381,6 @@ class TestLockedFile:
         assert stat.S_IMODE(os.fstat(again).st_mode) == 0o600
         os.close(again)
 
-    def test_one_that_is_removed_before_it_is_locked_is_made_anew(
-        self, directory: SafeDirectory, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        real = SafeDirectory.leads_to
-        removed: list[bool] = []
-
-        def remove_first(self: SafeDirectory, name: str, descriptor: int) -> bool:
-            if not removed:
-                os.unlink(name, dir_fd=self.descriptor)
-                removed.append(True)
-            return real(self, name, descriptor)
-
-        monkeypatch.setattr(SafeDirectory, "leads_to", remove_first)
-        descriptor = directory.open_locked("file", what="thing")
-        assert removed
-        assert directory.leads_to("file", descriptor)
-        os.close(descriptor)
-
     def test_one_that_comes_and_goes(self, directory: SafeDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(SafeDirectory, "leads_to", lambda *_: False)
         before = open_descriptors()

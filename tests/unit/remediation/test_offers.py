@@ -66,13 +66,10 @@ GONE = Wanted.gone(KEY, StorageLayout())
     ("one", "wanted", "run", "rule"),
     [
         (copy(outcome=Outcome.DECRYPT_FAILURE, message="no key"), None, LIVE, Rule.NOT_READABLE),
-        (copy(outcome=Outcome.UNDETERMINED), GONE, LIVE, Rule.NOT_READABLE),
         (copy(same_object=Sameness.OTHER), None, LIVE, Rule.OTHER_OBJECT),
-        (copy(same_object=Sameness.OTHER), GONE, LIVE, Rule.OTHER_OBJECT),
         (memory(same_object=Sameness.OTHER), present(Cause.WRONG_KEY), LIVE, Rule.OTHER_OBJECT),
         (copy(source=""), None, LIVE, Rule.NOT_ONE_KEY),
         (copy(), None, KINE, Rule.KINE),
-        (copy(Place.BIT, repair=BIT), None, KINE, Rule.KINE),
         (copy(), None, PAST, Rule.GONE),
         (copy(), None, EARLIER, Rule.GONE),
         (copy(), present(None, outcome=Outcome.READABLE), LIVE, Rule.READABLE),
@@ -90,7 +87,6 @@ GONE = Wanted.gone(KEY, StorageLayout())
         (memory(), present(Cause.WRONG_KEY), OLD, Rule.NOT_FROM_MEMORY),
         (memory(doubt="it is being deleted"), present(Cause.WRONG_KEY), LIVE, Rule.NOT_FROM_MEMORY),
         (memory(freshness=Freshness.OLDER), present(Cause.WRONG_KEY), LIVE, Rule.NOT_FROM_MEMORY),
-        (memory(freshness=Freshness.UNKNOWN), present(Cause.WRONG_KEY), LIVE, Rule.NOT_FROM_MEMORY),
     ],
 )  # fmt: skip
 def test_a_rule_that_refuses(one: Copy, wanted: Wanted | None, run: RunOptions, rule: Rule) -> None:
@@ -166,12 +162,10 @@ def test_a_good_copy_comes_first_and_no_deletion() -> None:
     [
         ({}, Grade.GOOD),
         ({"doubt": "something"}, Grade.DOUBTFUL),
-        ({"sure": Confidence.LIKELY}, Grade.DOUBTFUL),
         ({"sure": Confidence.POSSIBLE}, Grade.DOUBTFUL),
         ({"same_object": Sameness.UNKNOWN}, Grade.DOUBTFUL),
         ({"same_object": Sameness.OTHER}, Grade.UNUSABLE),
         ({"outcome": Outcome.DECODE_FAILURE}, Grade.UNUSABLE),
-        ({"outcome": None}, Grade.UNUSABLE),
     ],
 )
 def test_one_doubt_is_enough(fields: dict[str, Any], grade: Grade) -> None:

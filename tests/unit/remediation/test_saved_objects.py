@@ -149,17 +149,9 @@ def test_places_that_are_not_ours_alone(folder: Path, tmp_path: Path) -> None:
         RescueStore.open(tmp_path / "link")
     RescueStore.open(tmp_path / "made").close()
     assert stat.S_IMODE((tmp_path / "made").stat().st_mode) == 0o700
-    folder.chmod(0o720)
-    with pytest.raises(UnsafePlace, match="others may write"):
-        RescueStore.open(folder)
-    folder.chmod(0o700)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_bytes(b"")
     index = folder / INDEX_NAME
-    index.symlink_to(elsewhere)
-    with pytest.raises(NotDurable, match="symbolic link"):
-        RescueStore.open(folder)
-    index.unlink()
     index.hardlink_to(elsewhere)
     with pytest.raises(UnsafePlace, match="2 names"):
         RescueStore.open(folder)

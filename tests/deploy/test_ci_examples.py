@@ -25,7 +25,6 @@ from tests.support.objects import IDENTITY, KMS_V2, configuration_of_rules, prov
 from tests.support.thorough import some
 
 CI = Path("docs/ci").resolve()
-TESTING = Path("docs/testing.md").read_text()
 SCHEMAS = {"github-actions.yml": "vendor.github-workflows", "gitlab-ci.yml": "vendor.gitlab-ci"}
 KEY, OTHER = b"0123456789abcdef", b"fedcba9876543210"
 
@@ -202,14 +201,3 @@ def test_what_a_new_configuration_would_do(name: str, runner: Runner, save: Call
     assert "/registry/secrets" in runner.said or "secrets" in runner.said
     runner.variables["NEW_ENCRYPTION_CONFIG"] = "kind: SomethingElse\n"
     assert runner.run(name, "what-if") not in {0, 3}
-
-
-@pytest.mark.etcd
-@pytest.mark.parametrize("name", some([*SCHEMAS], of=2, turn=1))
-def test_the_tests_of_a_project(name: str, tmp_path: Path) -> None:
-    runner = Runner(tmp_path / "checkout")
-    for file, text in re.findall(r"<!-- file: (\S+) -->\n```python\n(.*?)```", TESTING, re.DOTALL):
-        (runner.folder / file).write_text(text)
-    assert runner.run(name, "tests") == 0, runner.said
-    assert "2 passed" in runner.said
-    assert (runner.folder / "tests.xml").exists()

@@ -78,13 +78,6 @@ def test_report_of_the_live_etcd_and_of_the_snapshot(
         assert sources[0][same] == sources[1][same]
 
 
-def test_a_scan_asks_etcd_only_to_read(alpha: EtcdServer, tmp_path: Path) -> None:
-    with EtcdProxy(alpha.endpoint) as proxy:
-        report(tmp_path, *with_configuration("config-lost.yaml"), "--endpoints", proxy.endpoint)
-        reads = {"/etcdserverpb.KV/Range", "/etcdserverpb.Watch/Watch", "/etcdserverpb.Maintenance/Status"}
-        assert set(proxy.calls) == reads
-
-
 def complaint(capfd: pytest.CaptureFixture[str], code: int, *arguments: str | Path) -> tuple[str, str]:
     capfd.readouterr()
     assert run(["scan", *map(str, arguments)]) == code

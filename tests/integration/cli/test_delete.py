@@ -9,8 +9,7 @@ import pytest
 from etcdfix.model.model import digest_of
 from etcdfix.remediation.audit.record import RecordType
 from etcdfix.remediation.audit.verify import ChainState, verify
-from etcdfix.testing.certificates import CertificateAuthority
-from tests.support.change_runs import BROKEN, PLAINTEXT, UID, Registry, holds, typing
+from tests.support.change_runs import BROKEN, UID, Registry, holds, typing
 from tests.support.fixtures import Patch
 from tests.support.kubernetes_api import (
     ACCESS_REVIEW,
@@ -58,16 +57,6 @@ def test_backup_holds_the_stored_bytes_and_nothing_that_was_decrypted(registry: 
     assert holds(b'"%s"' % base64.b64encode(b"xy" + secret("odd")))  # the search itself works
     for path in (backup.path, registry.log):
         assert not holds(path.read_bytes())
-
-
-def test_unencrypted_value_is_kept_unencrypted_and_said_so(registry: Registry) -> None:
-    key = registry.put("shop/plain", secret("plain")[:-3])
-    ran = registry.delete(key)
-    assert ran.code == 0, ran.err
-    backup = registry.kept()[0]
-    assert backup.content.stored_as_plaintext
-    assert holds(backup.path.read_bytes())
-    assert PLAINTEXT.decode() not in ran.out + ran.err
 
 
 def test_dry_run_changes_nothing_and_is_recorded(registry: Registry) -> None:
@@ -136,25 +125,6 @@ def test_the_flag_lifts_no_answer_that_was_given(registry: Registry, api: Kubern
     registry.refused(
         ran, f"the API server at {api.url} reads secrets shop/broken", hint="--encryption-provider-config"
     )
-
-
-def test_each_server_is_asked_and_shown(
-    registry: Registry, api: KubernetesAPI, authority: CertificateAuthority
-) -> None:
-    broken, kubeconfig = registry.key("shop/broken"), str(api.kubeconfig(registry.folder))
-    with KubernetesAPI(authority, uid=UID) as named, KubernetesAPI(authority, uid=UID) as listed:
-        api.listed = [("127.0.0.1", listed.port)]
-        arguments = ("--kubeconfig", kubeconfig, "--server", named.url, "--server", "https://127.0.0.1:1")
-        for server in (named, listed):
-            server.reads = True
-            with registry.untouched():
-                ran = registry.delete(broken, *arguments)
-            registry.refused(ran, f"the API server at {server.url} reads", hint="compare with that server's")
-            server.reads = False
-        ran = registry.delete(broken, *arguments)
-        assert ran.code == 0, ran.err
-        for url in (api.url, named.url, listed.url, "https://127.0.0.1:1"):
-            assert f"API server  {url} " in ran.err
 
 
 def test_audit_log_broken(registry: Registry) -> None:

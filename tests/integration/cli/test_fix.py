@@ -14,15 +14,12 @@ from tests.support.audit_logs import own_directory
 from tests.support.change_runs import BROKEN, Registry, candidate_config, holds
 from tests.support.kms_plugin import KMSPlugin
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, namespace_object, provider, secret
-from tests.support.objects import UID as UID_OF_SECRETS
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
 KEK = {"kek-1": b"1" * 32}
 OLD = aescbc(secret("old"), KEY_2, "key2")
 WHOLE = aescbc(secret("good-0"))
-OTHER_UID = b"99999999-2222-3333-4444-555555555555"
-OF_ANOTHER = aescbc(secret("good-0").replace(UID_OF_SECRETS, OTHER_UID))
 
 
 @pytest.fixture
@@ -43,20 +40,6 @@ def test_from_revision(registry: Registry, good: bytes, deleted: bool) -> None:
     assert registry.stored(good) == WHOLE
     assert not registry.records()[0].accepted
     assert [backup.content.stored.value for backup in registry.kept()] == ([] if deleted else [BROKEN])
-
-
-def test_from_revision_of_the_object_before_the_last(registry: Registry, good: bytes) -> None:
-    """Whatever is accepted, an old object never comes back over a newer one of the same name."""
-    then = registry.mod_revision(good)
-    registry.etcd.delete(good)
-    newer = registry.etcd.put(good, OF_ANOTHER)
-    registry.etcd.put(good, BROKEN)
-    for _ in range(2):
-        with registry.untouched():
-            ran = registry.put_back(good, f"revision:{then}", "--accept", "unknown-uid")
-        registry.refused(ran, "its uid is", OTHER_UID.decode(), hint="explain")
-        registry.etcd.delete(good)
-    assert registry.put_back(good, f"revision:{newer}").code == 0
 
 
 def test_a_revision_that_holds_no_copy(registry: Registry, good: bytes) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import pytest
 
 from etcdfix.cli.root import run
 from etcdfix.testing.protobytes import block, object_meta, unknown
+from tests.support.change_runs import Ran
 from tests.support.fixtures import Captured, StartEtcd
 from tests.support.kine import KineWriter
 from tests.support.objects import config_map, crd, namespace_object, secret, widget
@@ -42,12 +42,6 @@ HOLDS = {
 }
 
 
-class Ran(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
 Words = Callable[..., Ran]
 
 
@@ -71,8 +65,8 @@ def places(start_etcd: StartEtcd, tmp_path_factory: pytest.TempPathFactory) -> I
 def words(
     request: pytest.FixtureRequest, places: dict[str, list[str]], capfd: Captured, no_variables: None
 ) -> Words:
-    def run_on(*arguments: str, source: bool = True) -> Ran:
-        code = run([*arguments, *(places[request.param] if source else []), "--no-encryption"])
+    def run_on(*arguments: str) -> Ran:
+        code = run([*arguments, *places[request.param], "--no-encryption"])
         return Ran(code, *capfd.readouterr())
 
     return run_on
@@ -111,12 +105,3 @@ def test_the_definitions_are_asked_on_every_command_that_takes_a_scope(words: Wo
     for command in (["scan"], ["get"], ["copies"]):
         assert words(*command, "cj").code == 2, command
         assert words(*command, "wd", "-n", "shop").code == 0, command
-
-
-def test_nothing_is_changed_by_any_name_but_the_key(places: dict[str, list[str]], words: Words) -> None:
-    flag = "--ignore-store-read-error-with-cluster-breaking-potential"
-    for name in ("po/broken", "wd/w-0"):
-        ran = words("delete", name, flag, "--reason", "test", "--yes", *places["live"], source=False)
-        assert ran.code == 4
-        assert f"{name} is no key: keys start with /" in ran.err
-        assert f"etcdfix explain {name} -n NAMESPACE" in ran.err

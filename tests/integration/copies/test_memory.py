@@ -46,8 +46,7 @@ def of_memory(cluster: LostKeyCluster, wanted: Wanted, uid: str | None = None) -
 
 def test_what_is_being_deleted(lose_key: LoseKey) -> None:
     with lose_key() as cluster:
-        key = cluster.p1.create("v1", "ConfigMap", "kept", "shop", metadata={"finalizers": ["x/y"]})
-        del key
+        cluster.p1.create("v1", "ConfigMap", "kept", "shop", metadata={"finalizers": ["x/y"]})
         with looking(cluster) as (wanted, _examiner):
             memory = cluster.p1.process.caches[wanted.resource].memory
             memory[wanted.key].value["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
@@ -76,6 +75,7 @@ def test_what_was_saved_counts_where_the_log_has_its_digest(lose_key: LoseKey) -
             assert (copy.reads, copy.freshness, copy.doubt) == (True, Freshness.CURRENT, "")
             (held,) = of_memory(cluster, wanted)
             assert not alike(copy, held)
+            assert of_memory(cluster, wanted, "other") == []
             assert "digest" in found(frozenset())[0].doubt
             assert "of this cluster" in found(recorded, ClusterIdentity.by_uid("other"))[0].doubt
             file.write_bytes(file.read_bytes().replace(b"one", b"two"))

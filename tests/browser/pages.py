@@ -18,7 +18,7 @@ from etcdfix.report.document import (
 )
 from etcdfix.text.commands import Command, Part, RunOptions
 
-LARGE = 10_000
+LARGE = 2_000
 RUN = RunOptions(source=("--endpoints", "https://10.0.0.1:2379"))
 HOSTILE = (
     "<img src=x onerror=document.title='x'>",
@@ -42,7 +42,7 @@ def _command(*words: str) -> Command:
 
 
 def large() -> Document:
-    """Return a document with 10,000 keys of several causes."""
+    """Return a document with many keys of several causes."""
     causes = ("key-name-missing", "protobuf-damaged", "value-truncated")
     rows = [
         (at, causes[at % 3], _command("explain", f"/registry/secrets/shop/web-{at:05}"),

@@ -174,7 +174,7 @@ def test_these_are_all_causes(findings: dict[tuple[str, str], dict[str, Any]]) -
     assert set(findings) == {(outcome, cause) for outcome, cause, _ in CAUSES}
 
 
-@pytest.mark.parametrize(("outcome", "cause", "way"), some(CAUSES, of=4))
+@pytest.mark.parametrize(("outcome", "cause", "way"), some(CAUSES, of=7))
 def test_every_printed_command_goes_through(
     outcome: str, cause: str, way: str, shell: Shell, findings: dict[tuple[str, str], dict[str, Any]]
 ) -> None:

@@ -142,6 +142,18 @@ def test_etcd_that_is_full(
             check_deletion(cluster, registry.key("shop/broken"))
 
 
+def test_an_etcd_of_any_release_that_is_full_takes_no_value(
+    registry: Registry, alarmed: Callable[..., None]
+) -> None:
+    key = registry.key("shop/good-0")
+    then = registry.mod_revision(key)
+    registry.etcd.put(key, BROKEN)
+    alarmed(1, "3.6.0")
+    with registry.untouched():
+        ran = registry.put_back(key, f"revision:{then}")
+    registry.refused(ran, "has raised etcd's NOSPACE alarm", hint="etcdctl alarm disarm")
+
+
 NOWHERE = EtcdConnection(endpoints=("127.0.0.1:1",))
 
 

@@ -86,8 +86,8 @@ def test_plant(etcd, etcd_prefix):
     files = {"conftest.py": FILES["conftest.py"], "test_it.py": test, "broken.yaml": broken}
     code, said = run({**files, "pytest.ini": "[pytest]\naddopts = -l --tb=long\n"})
     assert code == 1, said
-    assert "test_it.py:5: ConfigurationError" in said
-    assert "test_it.py:10: DoesNotFit" in said
+    assert "test_it.py:8: ConfigurationError" in said
+    assert "test_it.py:13: DoesNotFit" in said
     assert "MDEyMzQ1Njc4OWFiY2RlZg" in broken
     assert "MDEyMzQ1Njc4OWFiY2RlZg" not in said
     assert "hush" not in said

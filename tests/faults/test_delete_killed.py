@@ -45,7 +45,7 @@ from tests.support.durable_steps import (
 )
 from tests.support.lossy_etcd import TXN, LossyProxy, Withheld
 from tests.support.objects import KUBE_SYSTEM_UID
-from tests.support.remediation_ground import Ground, reached, undo
+from tests.support.remediation_ground import Ground, lay_ground, reached, undo
 from tests.support.thorough import THOROUGH
 
 pytestmark = pytest.mark.etcd
@@ -61,15 +61,7 @@ def mortals() -> Iterator[Mortals]:
 
 @pytest.fixture
 def lay(etcd: EtcdServer, prefix: bytes) -> Lay:
-    """Lay a ground in etcd; it has no folder yet."""
-
-    def make(encryption: str, **fields: Any) -> Ground:
-        name = prefix.decode().rstrip("/")
-        ground = Ground(endpoints=(etcd.endpoint,), prefix=name, encryption=encryption, folder="", **fields)
-        etcd.put_all(ground.furniture().items())
-        return ground
-
-    return make
+    return partial(lay_ground, etcd, prefix)
 
 
 @pytest.fixture

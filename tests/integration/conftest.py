@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.remediation import members as members_module
+from etcdfix.sources.etcd import client as client_module
 from etcdfix.testing.certificates import CertificateAuthority
 from etcdfix.testing.servers import EtcdServer
 from tests.support.change_runs import Registry
@@ -17,6 +19,14 @@ from tests.support.plan_runs import Planned
 def planned(etcd: EtcdServer, prefix: bytes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Planned:
     tmp_path.chmod(0o700)
     return Planned(etcd, prefix, tmp_path, capfd)
+
+
+@pytest.fixture
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two attempts to reach a member."""
+    for module in (client_module, members_module):
+        monkeypatch.setattr(module, "_FIRST_PAUSE_SECONDS", 0.001)
+        monkeypatch.setattr(module, "_LONGEST_PAUSE_SECONDS", 0.01)
 
 
 @pytest.fixture

@@ -12,21 +12,14 @@ from etcdfix.model.errors import RefusedByRule
 from etcdfix.model.rules import Rule
 from etcdfix.remediation.audit.record import RecordType
 from etcdfix.remediation.audit.verify import read_records
-from etcdfix.sources.etcd import client as client_module
 from tests.support import objects
 from tests.support.etcd_members import EtcdMembers, broken, etcd_members
 from tests.support.remediation_ground import Ground, delete, reached, stands, undo
 
-pytestmark = pytest.mark.etcd
+pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("short_pauses")]
 
 ODD = "member-2"
 """The member whose data was changed while it was down."""
-
-
-@pytest.fixture(autouse=True)
-def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "_FIRST_PAUSE_SECONDS", 0.001)
-    monkeypatch.setattr(client_module, "_LONGEST_PAUSE_SECONDS", 0.01)
 
 
 def odd_one(name: str) -> bytes:

@@ -16,7 +16,6 @@ from etcdfix.model.rules import Rule
 from etcdfix.remediation.audit.record import Record, RecordType
 from etcdfix.remediation.audit.verify import ChainState, read_records, verify
 from etcdfix.remediation.durable import no_step
-from etcdfix.sources.etcd import client as client_module
 from etcdfix.testing.servers import EtcdServer
 from etcdfix.wire.etcd import READ_METHODS
 from tests.faults.dying_delete import STAND_STILL, Mortals, Order
@@ -26,10 +25,19 @@ from tests.support.change_runs import unfolded
 from tests.support.etcd_proxy import EtcdProxy, Refusal
 from tests.support.lossy_etcd import TXN, LossyProxy, Withheld
 from tests.support.objects import IDENTITY
-from tests.support.remediation_ground import REASON, Ground, Recorded, delete, reached, stands, undo
+from tests.support.remediation_ground import (
+    REASON,
+    Ground,
+    Recorded,
+    delete,
+    lay_ground,
+    reached,
+    stands,
+    undo,
+)
 from tests.support.thorough import some
 
-pytestmark = pytest.mark.etcd
+pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("short_pauses")]
 
 Captured = pytest.CaptureFixture[str]
 Lay = Callable[..., Ground]
@@ -38,21 +46,11 @@ SENT = "transaction: before send"
 CUT = Refusal("UNAVAILABLE", "Socket closed")
 
 
-@pytest.fixture(autouse=True)
-def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "_FIRST_PAUSE_SECONDS", 0.001)
-    monkeypatch.setattr(client_module, "_LONGEST_PAUSE_SECONDS", 0.01)
-
-
 @pytest.fixture
 def lay(etcd: EtcdServer, prefix: bytes, tmp_path: Path) -> Lay:
-    def make(encryption: str = "plain", **fields: Any) -> Ground:
-        name = prefix.decode().rstrip("/")
-        ground = Ground(endpoints=(etcd.endpoint,), prefix=name, encryption=encryption, folder="", **fields)
-        etcd.put_all(ground.furniture().items())
-        return ground.at(tmp_path / "places")
-
-    return make
+    return lambda encryption="plain", **fields: lay_ground(etcd, prefix, encryption, **fields).at(
+        tmp_path / "places"
+    )
 
 
 def put_broken(etcd: EtcdServer, ground: Ground, name: str = "target") -> bytes:

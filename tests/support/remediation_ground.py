@@ -23,7 +23,6 @@ from etcdfix.examine.one import Examiner
 from etcdfix.model.model import StoredValue
 from etcdfix.model.rules import Rule
 from etcdfix.model.storagekey import StorageLayout
-from etcdfix.remediation.audit.record import Operator
 from etcdfix.remediation.backup.file import Backup, read_backup
 from etcdfix.remediation.choice import FixRequest
 from etcdfix.remediation.cluster import Acceptances, Cluster
@@ -32,13 +31,13 @@ from etcdfix.remediation.durable import Step, no_step
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.live import LiveSource
+from etcdfix.testing.servers import EtcdServer
 from tests.support import objects
 from tests.support.audit_logs import own_directory
 from tests.support.decoders import shared_decoder
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, configuration, provider
 
 REASON = "the key of this object is lost"
-OPERATOR = Operator(os_user="ada", host="node-1")
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,6 +147,14 @@ _BROKEN: dict[str, Callable[[Ground, str], bytes]] = {
     "rotated": lambda _ground, name: aescbc(objects.secret(name), KEY_2, "old"),
     "flipped": lambda ground, name: turned(ground.readable(name), 90, 3),
 }
+
+
+def lay_ground(etcd: EtcdServer, prefix: bytes, encryption: str, **fields: Any) -> Ground:
+    """Lay a ground below a prefix in etcd; it has no folder yet."""
+    name = prefix.decode().rstrip("/")
+    ground = Ground(endpoints=(etcd.endpoint,), prefix=name, encryption=encryption, folder="", **fields)
+    etcd.put_all(ground.furniture().items())
+    return ground
 
 
 class Yes:

@@ -11,7 +11,6 @@ import pytest
 
 from etcdfix.model.errors import SourceUnreachable
 from etcdfix.model.model import StoredValue
-from etcdfix.remediation import members as members_module
 from etcdfix.remediation.datastore import EtcdNow, KeyReading
 from etcdfix.remediation.errors import MemberListUnusable
 from etcdfix.remediation.members import (
@@ -26,7 +25,6 @@ from etcdfix.remediation.members import (
 )
 from etcdfix.sources.connection import EtcdConnection
 from etcdfix.sources.errors import ClusterMismatch, SourceDenied
-from etcdfix.sources.etcd import client as client_module
 from etcdfix.sources.etcd.channel import open_channel
 from etcdfix.sources.etcd.client import EtcdClient
 from etcdfix.sources.etcd.endpoints import ClusterMember, parse_endpoint
@@ -41,18 +39,11 @@ from tests.support.fixtures import Patch, StartEtcd
 from tests.support.lossy_etcd import LossyProxy
 from tests.support.scripted_etcd import INVALID_TOKEN, WRONG_PASSWORD
 
-pytestmark = pytest.mark.etcd
+pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("short_pauses")]
 
 KEY = b"/registry/secrets/shop/broken"
 VALUE = b"k8s:enc:aescbc:v1:key1:" + bytes(range(1, 200))
 NOBODY = "http://127.0.0.1:1"
-
-
-@pytest.fixture(autouse=True)
-def _short_pauses(monkeypatch: Patch) -> None:
-    for module in (client_module, members_module):
-        monkeypatch.setattr(module, "_FIRST_PAUSE_SECONDS", 0.001)
-        monkeypatch.setattr(module, "_LONGEST_PAUSE_SECONDS", 0.01)
 
 
 @pytest.fixture(scope="module")

@@ -144,3 +144,11 @@ def test_all_that_is_installed_is_pinned_by_its_digest() -> None:
     assert project["build-system"]["requires"] == ["hatchling"]
     locked = (REPOSITORY / "docs/release/build-requirements.txt").read_text()
     assert re.search("^hatchling==", locked, re.MULTILINE)
+
+
+def test_the_lock_has_every_library_that_etcdfix_needs() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    needed = {*project["dependencies"], *project["optional-dependencies"]["kubernetes"]}
+    locked = (REPOSITORY / "docs/release/requirements.txt").read_text().lower()
+    names = {re.split(r"[\[>=]", name)[0].lower() for name in needed}
+    assert {name for name in names if f"\n{name}==" not in locked} == set()

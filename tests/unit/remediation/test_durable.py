@@ -104,40 +104,31 @@ class TestDirectories:
         open_directory(above / "kept").close()
 
     @root_only
-    def test_of_somebody_else(self, tmp_path: Path) -> None:
-        path = own_directory(tmp_path / "kept")
-        os.chown(path, 12345, 12345)
-        with pytest.raises(UnsafePlace, match="belongs to uid 12345, expected 0"):
-            open_directory(path)
-
-    @root_only
-    @pytest.mark.parametrize("depth", [1, 2])
-    def test_below_a_directory_of_somebody_else(self, tmp_path: Path, depth: int) -> None:
-        """He may put another directory in its place."""
-        above = own_directory(tmp_path / "above")
-        path = above
-        for number in range(depth):
-            path = own_directory(path / f"kept-{number}")
-        os.chown(above, 12345, 12345)
-        with pytest.raises(UnsafePlace, match="a directory above it belongs to uid 12345") as caught:
-            open_directory(path)
-        assert caught.value.exit_code == 4
-        with pytest.raises(UnsafePlace, match="a directory above it belongs to uid 12345"):
-            open_directory(above / "new" / "kept", create=True)
-        assert not (above / "new").exists()
-        above.chmod(0o1777)
-        with pytest.raises(UnsafePlace, match="a directory above it belongs to uid 12345"):
-            open_directory(path)
-
-    @root_only
-    def test_by_a_link_of_somebody_else(self, tmp_path: Path) -> None:
-        theirs, ours = own_directory(tmp_path / "theirs"), own_directory(tmp_path / "ours")
+    @pytest.mark.parametrize(
+        ("theirs", "asked", "words"),
+        [
+            ("kept", "kept", "belongs to uid 12345, expected 0"),
+            # They may put another directory in its place, or let the link lead elsewhere.
+            (".", "kept", "a directory above it belongs to uid 12345"),
+            (".", "kept/deeper", "a directory above it belongs to uid 12345"),
+            (".", "link/kept", "a directory above it belongs to uid 12345"),
+        ],
+    )
+    def test_of_somebody_else(self, tmp_path: Path, theirs: str, asked: str, words: str) -> None:
+        above, ours = own_directory(tmp_path / "above"), own_directory(tmp_path / "ours")
+        own_directory(own_directory(above / "kept") / "deeper")
         own_directory(ours / "kept")
-        (theirs / "link").symlink_to(ours)
-        open_directory(theirs / "link" / "kept").close()
-        os.chown(theirs, 12345, 12345)
-        with pytest.raises(UnsafePlace, match="a directory above it belongs to uid 12345"):
-            open_directory(theirs / "link" / "kept")
+        (above / "link").symlink_to(ours)
+        open_directory(above / asked).close()
+        os.chown(above / theirs, 12345, 12345)
+        for mode in (0o700, 0o1777):
+            above.chmod(mode)
+            with pytest.raises(UnsafePlace, match=words):
+                open_directory(above / asked)
+        if theirs == ".":
+            with pytest.raises(UnsafePlace, match=words):
+                open_directory(above / "new" / "kept", create=True)
+            assert not (above / "new").exists()
 
     @root_only
     @pytest.mark.parametrize(
@@ -294,15 +285,12 @@ class TestForeignFiles:
         with pytest.raises(UnsafePlace, match=f"mode 0{mode:o}: others may write"):
             self.check(tmp_path / "a")
 
-    def test_second_name(self, tmp_path: Path) -> None:
+    @root_only
+    def test_second_name_or_owner(self, tmp_path: Path) -> None:
         (tmp_path / "a").touch(0o600)
         (tmp_path / "b").hardlink_to(tmp_path / "a")
         with pytest.raises(UnsafePlace, match="has 2 names"):
             self.check(tmp_path / "a")
-
-    @root_only
-    def test_of_somebody_else(self, tmp_path: Path) -> None:
-        (tmp_path / "a").touch(0o600)
         os.chown(tmp_path / "a", 12345, 12345)
         with pytest.raises(UnsafePlace, match="belongs to uid 12345"):
             self.check(tmp_path / "a")

@@ -125,9 +125,8 @@ class TestAppend:
 class TestFailures:
     @pytest.mark.parametrize("at", CREATE_STEPS)
     def test_making_the_log(self, path: Path, at: str) -> None:
-        with pytest.raises(AuditError, match="No space left") as caught:
+        with pytest.raises(AuditError, match="No space left"):
             AuditLog.open(path, step=FailAt(at))
-        assert (caught.value.exit_code, caught.value.path) == (4, path)
         write_log(path)
         assert verify(path).state is ChainState.WHOLE
 

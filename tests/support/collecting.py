@@ -50,10 +50,10 @@ def alpha_plugins(folder: Path) -> Iterator[dict[str, KMSPlugin]]:
         yield {"kmsnew": new, "kmsold": old}
 
 
-def ask(plugins: dict[str, KMSPlugin]) -> KMSPlugins:
-    """Return what asks these plugins, and waits half a second at most."""
+def ask(plugins: dict[str, KMSPlugin], *, patience_seconds: float = 0.5) -> KMSPlugins:
+    """Return what asks these plugins, and waits so long at most for one that is silent."""
     endpoints = {name: plugin.endpoint for name, plugin in plugins.items()}
-    return KMSPlugins(endpoints, max_rate=0, patience_seconds=0.5)
+    return KMSPlugins(endpoints, max_rate=0, patience_seconds=patience_seconds)
 
 
 def scan(

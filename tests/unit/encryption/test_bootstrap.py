@@ -71,11 +71,6 @@ def test_the_configuration_and_its_stage_are_taken_out() -> None:
     assert found.file.stage == Stage("reencrypt_finished", found.file.sha256)
 
 
-def test_a_value_under_the_key_of_another_token_opens_all_the_same() -> None:
-    assert opened(bootstrap(CONFIG), path("").encode()).state is BootstrapState.RECOVERED
-    assert opened(bootstrap(CONFIG), b"/bootstrap/").state is BootstrapState.RECOVERED
-
-
 def test_another_token_is_told_from_damage() -> None:
     assert opened(bootstrap(CONFIG, "other"), path("other").encode()).state is BootstrapState.OTHER_TOKEN
     damaged = opened(bootstrap(CONFIG, "other"))
@@ -183,11 +178,6 @@ def test_a_flipped_bit_never_yields_another_configuration(byte: int, bit: int) -
         assert taken(found) == CONFIG
     else:
         assert found.state is BootstrapState.DAMAGED
-
-
-@given(st.binary(max_size=200))
-def test_any_bytes_have_a_state(value: bytes) -> None:
-    assert opened(value).state in {BootstrapState.DAMAGED, BootstrapState.LOCK}
 
 
 HASH = "ab" * 32

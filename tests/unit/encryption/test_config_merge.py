@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import json
+import re
 from itertools import product
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+import yaml
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etcdfix.encryption.config import parse_configuration
+from etcdfix.encryption.config import NOT_DEPLOYED, parse_configuration
 from etcdfix.encryption.config_merge import Merged, merge, merged_file
 from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.model.errors import ConfigurationError
 from etcdfix.model.model import GroupResource
-from tests.support.objects import IDENTITY, KEY_1, KEY_2, aesgcm, configuration_of_rules, provider
+from tests.support.objects import (
+    IDENTITY,
+    KEY_1,
+    KEY_2,
+    aesgcm,
+    configuration,
+    configuration_of_rules,
+    configuration_yaml,
+    provider,
+)
+from tests.support.thorough import THOROUGH
 
 KEY_3 = bytes(range(100, 132))
 SECRETS = GroupResource("", "secrets")
@@ -191,6 +204,7 @@ def configurations(draw: st.DrawFn) -> EncryptionConfiguration:
         return only(IDENTITY)
 
 
+@settings(max_examples=2000 if THOROUGH else 20)
 @given(st.lists(configurations(), min_size=1, max_size=3))
 def test_any_union_reads_what_any_reads_and_writes_as_the_first(files: list[EncryptionConfiguration]) -> None:
     try:
@@ -204,3 +218,37 @@ def test_any_union_reads_what_any_reads_and_writes_as_the_first(files: list[Encr
         assert served[0] == keys(files[0], resource)[0]
         for file in files:
             assert set(keys(file, resource)) <= set(served)
+
+
+TODAY = configuration(provider("aesgcm", key1=KEY_1), IDENTITY)
+OLDER = configuration(provider("aescbc", old=KEY_2), resources=("*.*",))
+MERGED = merged_file(merge([TODAY, OLDER]), [TODAY, OLDER], made_at="now")
+TREE = yaml.safe_load(MERGED)
+
+
+def made_by(raw: bytes) -> str:
+    return parse_configuration(raw, path="f").made_by
+
+
+@pytest.mark.parametrize(
+    ("changed", "maker"),
+    [
+        (MERGED, "merge"),
+        (MERGED.replace(b"\n", b"\r\n"), "merge"),
+        (re.sub(rb"(?m)^", b"  ", MERGED), "merge"),
+        (MERGED.upper().partition(b"APIVERSION")[0] + MERGED[MERGED.index(b"apiVersion") :], "merge"),
+        (yaml.safe_dump(TREE).encode() + b"# merge." + NOT_DEPLOYED.encode(), "merge"),
+        (json.dumps(TREE).encode(), ""),
+        (re.sub(rb"(?m)^#.*\n", b"", MERGED), ""),
+        (configuration_yaml(provider("aesgcm", key1=KEY_1)), ""),
+    ],
+    ids=["as-it-is", "crlf", "indented", "capitals", "at-the-end", "json", "no-comments", "another"],
+)
+def test_it_stays_as_long_as_the_comments_do(changed: bytes, maker: str) -> None:
+    assert made_by(changed) == maker
+
+
+def test_it_is_no_part_of_what_api_servers_read() -> None:
+    entries = [entry for rule in TREE["resources"] for entry in rule["resources"]]
+    assert entries == ["secrets", "*.*"]
+    assert NOT_DEPLOYED not in json.dumps(TREE)

@@ -17,7 +17,6 @@ from etcdfix.encryption.peek import peek
 from etcdfix.encryption.transformer import Transformers, TransformFailed
 from etcdfix.model.model import Look, Peek, PeekState, Undone, UndoneDamage
 from tests.support import encoders
-from tests.support.encoders import NONCE_SIZES
 from tests.support.fixtures import Patch
 from tests.support.peeking import (
     ETCD_KEY,
@@ -46,7 +45,6 @@ OTHER_PREFIX = b"/other/secrets/shop/web"
 
 
 RIGHT = every(key1=ONE)
-WRONG = every(key1=TWO)
 
 
 def offset(provider: str) -> int:
@@ -87,17 +85,6 @@ def test_too_little_to_see(provider: str) -> None:
     assert peeked(RIGHT, data[: start - 5]).state is PeekState.NOT_POSSIBLE
     assert peeked(RIGHT, data[: start - 5]).too_short
     assert peeked(RIGHT, data[: start + 20 + 12]).state is PeekState.RIGHT_KEY
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"", b"k8s\x00", b"k8s:enc:", b"k8s:enc:aesgcm:v1:", b"k8s:enc:aesgcm:v2:key1:" + bytes(99),
-        b"k8s:enc:rot:v1:k:",
-    ],
-)  # fmt: skip
-def test_an_envelope_that_nobody_knows(data: bytes) -> None:
-    assert peeked(RIGHT, data) == Peek(PeekState.NOT_POSSIBLE)
 
 
 @pytest.mark.parametrize("provider", LOCAL)
@@ -158,28 +145,6 @@ def test_associated_data() -> None:
     assert found.undone is not None
     assert found.undone[:3:2] == (Undone.OTHER_PATH, ETCD_KEY)
     assert not found.opens
-
-
-@pytest.mark.parametrize("provider", LOCAL)
-def test_line_feeds_that_became_two_bytes(provider: str) -> None:
-    start = len(f"k8s:enc:{provider}:v1:key1:")
-    for seed in range(300):
-        nonce = random.Random(seed).randbytes(NONCE_SIZES[provider])
-        body = encoders.local_body(provider, PLAIN, ONE, nonce, ETCD_KEY)
-        if b"\n" in body[NONCE_SIZES[provider] + 80 :] and b"\n" not in body[:80]:
-            break
-    data = sealed(provider)[:start] + body
-    found = right(peeked(RIGHT, data.replace(b"\n", b"\r\n")))
-    assert undone(found.undone) == (Undone.TEXT_MODE, "every CR LF was LF", b"")
-    assert peeked(WRONG, data.replace(b"\n", b"\r\n")).state is PeekState.NOISE
-    # Also in the nonce, where the start is noise.
-    nonce = b"\n" + nonce[1:]
-    if provider == "aesgcm":
-        data = sealed(provider)[:start] + encoders.aesgcm_body(PLAIN, ONE, nonce, ETCD_KEY)
-        found = right(peeked(RIGHT, data.replace(b"\n", b"\r\n")))
-        assert found.undone is not None
-        assert found.undone.what is Undone.TEXT_MODE
-        assert found.look == look(PLAIN)
 
 
 class Plugin(OneAnswer):
@@ -265,16 +230,6 @@ def test_one_bit_of_info_and_of_the_nonce() -> None:
     assert kms_peek(found, both, plugin).state is PeekState.NOISE
 
 
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [(seeded(kind=0), "what the plugin gave is a seed"), (keyed(kind=1), "what the plugin gave is a key")],
-)
-def test_the_other_source_type(data: bytes, words: str) -> None:
-    plugin = Plugin(wrapped=ONE)
-    result = right(kms_peek(kms(plugin), data, plugin))
-    assert undone(result.undone) == (Undone.SOURCE_TYPE, words, b"")
-
-
 def test_a_source_type_that_nobody_knows() -> None:
     plugin = Plugin(wrapped=ONE)
     found = kms(plugin)
@@ -310,9 +265,9 @@ def test_the_data_key_of_a_neighbour() -> None:
 def test_which_witnesses_are_kept_and_how_many_are_tried_does_not_depend_on_their_order(
     monkeypatch: Patch,
 ) -> None:
-    monkeypatch.setattr("etcdfix.encryption.kms.transformer.MOST_WITNESSES", 64)
-    plugin = Plugin(**{f"w{n}": bytes([n]) * 32 for n in range(70)})
-    orders = [list(range(70)), list(reversed(range(70))), random.Random(3).choices(range(70), k=700)]
+    monkeypatch.setattr("etcdfix.encryption.kms.transformer.MOST_WITNESSES", 16)
+    plugin = Plugin(**{f"w{n}": bytes([n]) * 32 for n in range(20)})
+    orders = [list(range(20)), list(reversed(range(20))), random.Random(3).choices(range(20), k=200)]
     seen: list[list[Peek]] = []
     for order in orders:
         found = kms(plugin)
@@ -320,10 +275,10 @@ def test_which_witnesses_are_kept_and_how_many_are_tried_does_not_depend_on_thei
             found.for_resource(SECRETS).from_storage(
                 seeded(seed=bytes([n]) * 32, source=f"w{n}".encode()), ETCD_KEY
             )
-        seen.append([kms_peek(found, seeded(seed=bytes([n]) * 32, source=b"?"), plugin) for n in range(70)])
+        seen.append([kms_peek(found, seeded(seed=bytes([n]) * 32, source=b"?"), plugin) for n in range(20)])
     assert seen[0] == seen[1] == seen[2]
     states = Counter(one.state for one in seen[0])
-    assert states == {PeekState.RIGHT_KEY: 64, PeekState.NOT_POSSIBLE: 6}
+    assert states == {PeekState.RIGHT_KEY: 16, PeekState.NOT_POSSIBLE: 4}
 
 
 def test_a_look_that_is_too_likely_by_chance_is_none(monkeypatch: Patch) -> None:

@@ -92,13 +92,6 @@ def test_what_is_never_near_has_no_prefix_put_back(start: bytes, name: bytes) ->
         assert (start, name) not in {(b"k8s:enc:aesgcm:v1:", b"key1:"), (b"k8s:enc:aescbc:v1:", b"other:")}
 
 
-def test_what_names_a_key_of_its_rule_has_a_whole_prefix() -> None:
-    """``key1`` and ``key3`` differ in one bit, and both are there: the bytes of one of them are others now."""
-    keys = f"[{{name: key1, secret: {KEYS}}}, {{name: key3, secret: {KEYS}}}]"
-    both = transformers(f"- resources: [secrets]\n  providers: [{{aesgcm: {{keys: {keys}}}}}]")
-    assert not prefixes(sealed("aesgcm"), both.for_resource(SECRETS))
-
-
 def test_a_prefix_of_a_plugin_waits() -> None:
     under, value = behind("v2", OneAnswer(SEED)), seeded()
     for bit, near in ((9, "kms/v2/prov"), (14 * 8 + 1, "kms/v2/prov"), (16 * 8, "")):

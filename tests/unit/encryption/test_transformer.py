@@ -81,33 +81,6 @@ GCM_ONE, GCM_TWO = keyed("aesgcm", ("k", ONE)), keyed("aesgcm", ("k", TWO))
 CBC_ONE, BOX_ONE = keyed("aescbc", ("k", ONE)), keyed("secretbox", ("k", ONE))
 
 
-@pytest.mark.parametrize(
-    ("providers", "data", "transformer", "stale", "key"),
-    [
-        ([GCM_ONE], gcm("k", ONE), "aesgcm/v1/k", False, FP_ONE),
-        ([keyed("aesgcm", ("k", ONE), ("l", TWO))], gcm("l", TWO), "aesgcm/v1/l", True, FP_TWO),
-        ([CBC_ONE, GCM_ONE], gcm("k", ONE), "aesgcm/v1/k", True, FP_ONE),
-        ([CBC_ONE, GCM_ONE], cbc("k", ONE), "aescbc/v1/k", False, FP_ONE),
-        ([BOX_ONE], box("k", ONE), "secretbox/v1/k", False, FP_ONE),
-        ([IDENTITY, BOX_ONE], box("k", ONE), "secretbox/v1/k", True, FP_ONE),
-        ([IDENTITY], PLAIN, "identity", False, ""),
-        ([GCM_ONE, IDENTITY], PLAIN, "identity", True, ""),
-        ([IDENTITY, GCM_ONE, IDENTITY], PLAIN, "identity", False, ""),
-        # The same provider twice, the same name twice: the search goes on after an error.
-        ([GCM_ONE, GCM_TWO], gcm("k", TWO), "aesgcm/v1/k", True, FP_TWO),
-        ([keyed("aesgcm", ("k", ONE), ("k", TWO))], gcm("k", TWO), "aesgcm/v1/k", True, FP_TWO),
-        # Key a also matches what key a:b wrote; that is an error, and not the end.
-        ([keyed("aesgcm", ("a", ONE), ("a:b", TWO))], gcm("a:b", TWO), "aesgcm/v1/a:b", True, FP_TWO),
-        ([keyed("aesgcm", ("a:b", TWO), ("a", ONE))], gcm("a:b", TWO), "aesgcm/v1/a:b", False, FP_TWO),
-    ],
-)
-def test_opens(providers: list[str], data: bytes, transformer: str, stale: bool, key: str) -> None:
-    padded_only = transformer.startswith("aescbc/")
-    assert opened(for_secrets(*providers), data) == Plaintext(
-        PLAIN, transformer, stale, key_fingerprint=key, authenticated=not padded_only
-    )
-
-
 NO_PREFIX = "no matching prefix found"
 NO_AES_KEY = "no matching key was found for the provided AES transformer"
 NO_BOX_KEY = "no matching key was found for the provided Secretbox transformer"
@@ -208,25 +181,6 @@ def test_nothing_proven_wins_over_what_another_provider_said() -> None:
         FailureReason.KMS_REFUSED,
         FailureReason.KMS_UNREACHABLE,
     ]
-
-
-def test_look_up_order_does_not_follow_the_file() -> None:
-    found = transformers(
-        ("secrets, jobs.batch", [keyed("aescbc", ("exact", ONE))]),
-        ("'*.', '*.apps'", [keyed("aescbc", ("group", ONE))]),
-        ("'*.*'", [keyed("aescbc", ("all", ONE))]),
-    )
-    for resource, rule, key in (
-        (SECRETS, "secrets,jobs.batch", "exact"),
-        (GroupResource("batch", "jobs"), "secrets,jobs.batch", "exact"),
-        (GroupResource("", "pods"), "*.,*.apps", "group"),
-        (GroupResource("apps", "deployments"), "*.,*.apps", "group"),
-        (GroupResource("batch", "cronjobs"), "*.*", "all"),
-        (GroupResource("example.com", "secrets"), "*.*", "all"),
-    ):
-        reader = found.for_resource(resource)
-        assert (reader.rule, names(reader)) == (rule, [(f"aescbc/v1/{key}", FP_ONE)])
-        assert found.for_resource(resource) is reader
 
 
 def test_kms_without_plugin_with_a_broken_envelope_is_no_proof_either() -> None:

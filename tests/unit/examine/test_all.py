@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 
+import msgspec
 import pytest
 
 from etcdfix.encryption.config import parse_configuration
@@ -15,12 +17,12 @@ from etcdfix.encryption.transformer import Transformers
 from etcdfix.examine import all as examine_all
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.spool import Spool
-from etcdfix.examine.two_passes import TwoPasses
+from etcdfix.examine.two_passes import TwoPasses, _Aside
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.examination import Examination, PlainCount
 from etcdfix.examine.verdicts.judge import Verdict
 from etcdfix.model.errors import SourceError
-from etcdfix.model.model import StoredValue
+from etcdfix.model.model import Repair, RepairKind, RepairProof, StoredValue
 from etcdfix.model.storagekey import StorageLayout
 from etcdfix.sources import pages
 from tests.support import encoders
@@ -131,17 +133,6 @@ def test_what_needs_no_plugin_goes_on_at_once() -> None:
         assert (run.set_aside, plugin.waited) == (0, [b"1", b"2"])
 
 
-def test_an_answer_that_is_there_is_used_at_once() -> None:
-    plugin = SlowPlugin(seed_for_all)
-    plugin.known.add(b"1")
-    with examining(plugin) as run:
-        assert verdicts(first(run, [value("a", b"1"), value("b", b"2")])) == [("a", None)]
-        plugin.known.add(b"2")  # comes in while the source is read
-        assert verdicts(run.second()) == [("b", None)]
-    assert plugin.waited == []
-    assert plugin.opened == {"k1": 2}  # each value once
-
-
 def test_a_control_that_comes_later_still_counts() -> None:
     def reply(wrapped: WrappedKey) -> bytes | Failure:
         if wrapped.ciphertext == b"bad":
@@ -171,17 +162,6 @@ def test_what_was_unreachable_a_moment_ago_is_asked_once_more() -> None:
         assert verdicts(run.second()) == [("a", None)]
 
 
-def test_unreachable_after_waiting_is_the_last_word() -> None:
-    def reply(_: WrappedKey) -> bytes | Failure:
-        return Failure("UNAVAILABLE", "away")
-
-    plugin = SlowPlugin(reply)
-    with examining(plugin) as run:
-        assert verdicts(first(run, [value("a", b"1")])) == []
-        assert verdicts(run.second()) == [("a", Cause.KMS_UNREACHABLE)]
-    assert set(plugin.waited) == {b"1"}
-
-
 def test_nothing_is_lost_when_the_wait_is_interrupted() -> None:
     interruptions = [KeyboardInterrupt(), None, KeyboardInterrupt()]
 
@@ -203,20 +183,6 @@ def test_nothing_is_lost_when_the_wait_is_interrupted() -> None:
             except KeyboardInterrupt:
                 assert run.set_aside == 2
     assert found == [("b", None), ("a", Cause.KMS_ENVELOPE_DAMAGED)]
-
-
-def test_what_a_plugin_gives_a_dek_for_is_judged_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    plugin = SlowPlugin(seed_for_all)
-    plugin.known.add(b"1")
-    key = "/registry/secrets/shop/noise"
-    data = encoders.kms_v2_seeded_data(b"noise", SEED, bytes(32), bytes(12), key.encode())
-    noise = stored(
-        key, b"k8s:enc:kms:v2:prov:" + encoders.kms_v2_body(data, key_id="k1", dek_source=b"1", source_type=1)
-    )
-    with examining(plugin) as run:
-        assert verdicts(first(run, [noise, value("b", b"1")])) == [("b", None)]
-        assert verdicts(run.second()) == [("noise", Cause.UNKNOWN_ENCODING)]
-    assert not plugin.final
 
 
 GCM = configuration(provider("aesgcm", key1=KEY_1))
@@ -401,3 +367,61 @@ def test_of_a_few_values_each_is_searched_and_of_many_none() -> None:
         with local() as run:
             assert verdicts(first(run, values[:count])) == []
             assert {found for _, found in verdicts(run.second())} == {cause}
+
+
+BOTH_KEYS = configuration(provider("aesgcm", key1=KEY_1), provider("aescbc", key2=KEY_1))
+
+
+def examiner() -> Examiner:
+    transformers = Transformers.from_configuration(BOTH_KEYS)
+    return Examiner(StorageLayout(), transformers, shared_decoder(None))
+
+
+def values() -> Iterator[tuple[str, bytes]]:
+    source = random.Random(3)
+    for number in range(60):
+        noise = source.randbytes(200)
+        key = f"secrets/ns{number % 3}/s{number}" if number % 7 else f"pods/ns/p{number}"
+        for start in (
+            b"k8s:enc:aesgcm:v1:key1:",
+            b"k8s:enc:aesgcm:v1:key9:",
+            b"k8s:enc:aesgcm:v1:lost:",
+            b"k8s:enc:aescbc:v1:key2:",
+            b"k8s:enc:secretbox:v1:key1:",
+            b"k8s:enc:aesgcm:v1:key1:more:",
+            b"k8s:enc:kms:v2:prov:",
+            b"k8s:enc:new:v1:key1:",
+            b"",
+        ):
+            yield key, start + noise
+        yield key, b"k8s:enc:aesgcm:v1:key1:" + noise[:30]
+
+
+def test_a_name_that_is_learned_later_counts() -> None:
+    looks = examiner()
+    one = stored("/registry/secrets/ns/a", b"k8s:enc:aesgcm:v1:lost:er:" + b"\xff" * 100)
+    for names, expected in (((), "aesgcm/v1/lost"), (("lost:er",), "aesgcm/v1/lost:er")):
+        looks.know_names(names)
+        ((_, found),) = looks.examine_each((one,))
+        assert isinstance(found, Examination)
+        assert found.transformer == expected
+
+
+def test_what_is_put_aside_comes_back_as_it_was() -> None:
+    looks = examiner()
+    found: list[Examination] = []
+    for key, value in values():
+        ((_, one),) = looks.examine_each((stored(f"/registry/{key}", value),))
+        assert isinstance(one, Examination)
+        found.append(one)
+    repair = Repair(RepairKind.PREFIX, "one bit", RepairProof.TAG)
+    found.append(msgspec.structs.replace(found[0], repair=repair))
+    kept = _Aside()
+    for one in found:
+        kept.append(one)
+    for one in found:
+        assert kept.peek() is kept.peek()
+        assert kept.peek() == one
+        kept.drop()
+    assert kept.count == 0
+    kept.close()

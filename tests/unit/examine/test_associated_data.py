@@ -156,16 +156,6 @@ def test_damage_is_no_unknown_etcd_key_where_an_earlier_revision_opens(damage: C
         assert one.verdict.damage is Damage.PROVEN or one.verdict.shown_by_itself
 
 
-def test_sixteen_equal_bytes_prove_damage_alone() -> None:
-    value = sealed(large("web"), key_of("web"))
-    at = len(value) - 400
-    (found,) = look([record(key_of("web"), written_over(value, at, b"\xa5" * 16), 5)]).values()
-    assert (found.verdict.cause, found.verdict.confidence) == (Cause.CIPHERTEXT_DAMAGED, Confidence.CERTAIN)
-    assert found.verdict.damage is Damage.PROVEN
-    (found,) = look([record(key_of("web"), written_over(value, at, b"\xa5" * 15), 5)]).values()
-    assert standing(found) == MIRRORED
-
-
 # What no API server can have written.
 
 
@@ -245,14 +235,6 @@ def test_one_value_that_opens_elsewhere_speaks_for_all(seed: int) -> None:
     found = look(holds)
     assert found["known"].verdict.cause is Cause.STORAGE_PREFIX_CHANGED
     assert standing(found["a-unknown"]) == standing(found["z-unknown"]) == MIRRORED
-
-
-def test_a_moved_value_speaks_for_others_too() -> None:
-    holds = native((f"n{number}" for number in range(9)), 10)
-    moved = record(key_of("zz-copy"), sealed(secret("home"), key_of("home")), 90)
-    found = look([*holds, moved, *foreign(["other"], 95, behind_proxy)])
-    assert found["zz-copy"].verdict.cause is Cause.VALUE_MOVED
-    assert standing(found["other"]) == MIRRORED
 
 
 def unfitting(at: int = 50, name: str = "web") -> StoredValue:

@@ -9,9 +9,7 @@ import pytest
 
 from etcdfix.cli.root import run
 from etcdfix.examine.claims import ClaimSearch
-from etcdfix.model.errors import SourceError
 from etcdfix.model.storagekey import ResourcePrefix, StorageCodec, StorageLayout
-from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.testing import objects as stored_objects
 from tests.support.bbolt_writer import database, put
 from tests.support.objects import config_map, namespace_object, secret
@@ -134,18 +132,6 @@ def test_an_object_that_hardly_fits_into_a_request_is_one_warning(
     records = [put(2, key.encode(), value), put(3, b"/registry/secrets/shop/web", secret())]
     file.write_bytes(database(records))
     assert _findings(file, tmp_path / "report.json", "--no-encryption").get(key, set()) == checks
-
-
-def test_a_question_that_is_not_answered_ends_no_scan(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def denied(_self: SnapshotSource, _stored: object) -> bool:
-        raise SourceError("no")
-
-    monkeypatch.setattr(SnapshotSource, "lacks_predecessor", denied)
-    found = _findings(_snapshot(tmp_path), tmp_path / "report.json")
-    assert len(found) >= 3
-    assert not any("predecessor" in checks for checks in found.values())
 
 
 def test_a_tree_of_its_own_is_another_cluster(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.damage import Damage
 from etcdfix.examine.verdicts.deletability import Deletability, deletability_of
 from etcdfix.examine.verdicts.examination import Examination, KeyName
-from etcdfix.model.model import GroupResource, Outcome, ServerBehaviour, StoredValue
+from etcdfix.model.model import GroupResource, Outcome, StoredValue
 from etcdfix.model.storagekey import StorageCodec, StorageLayout
 from etcdfix.testing.protobytes import unknown
 from tests.support.decoders import shared_decoder
@@ -78,37 +78,6 @@ def verdict(found: Examination) -> tuple[Outcome, Cause | None]:
 
 ELSEWHERE = configuration(IDENTITY, resources=("pods",))
 CONFIG = configuration(provider("aescbc", key1=KEY_1), provider("aesgcm", key1=KEY_1), KMS_V2)
-
-
-@pytest.mark.parametrize(
-    ("value", "config", "cause", "transformer"),
-    [
-        (aescbc(secret(), KEY_2), CONFIG, Cause.WRONG_KEY, "aescbc/v1/key1"),
-        (aesgcm(secret(), KEY, KEY_2, name="key1:b"), CONFIG, Cause.KEY_NAME_MISSING, "aesgcm/v1/key1"),
-        (aesgcm(secret(), KEY, name="old"), CONFIG, Cause.KEY_RENAMED, "aesgcm/v1/old"),
-        (aesgcm(secret(), KEY)[:-16], CONFIG, Cause.VALUE_TRUNCATED, "aesgcm/v1/key1"),
-        (aescbc(secret()), ELSEWHERE, Cause.RESOURCE_NOT_CONFIGURED, "aescbc/v1/key1"),
-        (aescbc(secret()), configuration(provider("aesgcm", key1=KEY_2)), Cause.PROVIDER_MISSING, "aescbc/v1/key1"),
-        (b"k8s:enc:aesgcm:v1:key1:short", CONFIG, Cause.VALUE_TRUNCATED, "aesgcm/v1/key1"),
-        (secret(), configuration(provider("aescbc", key1=KEY_1)), Cause.PLAINTEXT_NOT_ALLOWED, "identity"),
-        (b"k8s:enc:rot13:v1:key1:abc", CONFIG, Cause.UNKNOWN_ENVELOPE, ""),
-        (b"k8s:enc:aescbc:v9:key1:abc", CONFIG, Cause.UNKNOWN_ENVELOPE, ""),
-        (b"k8s:enc:rot", CONFIG, Cause.UNKNOWN_ENVELOPE, ""),
-        (b"k8s:enc:", CONFIG, Cause.UNKNOWN_ENVELOPE, ""),
-        (b"k8s:enc:a", CONFIG, Cause.VALUE_TRUNCATED, ""),
-        (b"k8s:enc:aesg", CONFIG, Cause.VALUE_TRUNCATED, ""),
-        (b"k8s:enc:kms:v", CONFIG, Cause.VALUE_TRUNCATED, ""),
-    ],
-)  # fmt: skip
-def test_values_that_do_not_open(
-    value: bytes, config: EncryptionConfiguration, cause: Cause, transformer: str
-) -> None:
-    found = look(value, config)
-    assert verdict(found) == (Outcome.DECRYPT_FAILURE, cause)
-    assert found.verdict.apiserver is ServerBehaviour.CORRUPT
-    assert found.verdict.upstream_message
-    assert (found.transformer, found.opened, found.stale) == (transformer, False, False)
-    assert (found.namespace, found.name) == ("shop", "web")
 
 
 @pytest.mark.parametrize(
@@ -366,17 +335,6 @@ def test_values_under_another_key_of_the_rule_say_nothing() -> None:
     assert under_test.examine(stored(KEY, noise(KEY), mod_revision=50)).verdict.cause is Cause.WRONG_KEY
     second = under_test.examine(stored(KEY, noise(KEY, "key2"), mod_revision=50))
     assert second.verdict.cause is Cause.NONCE_DAMAGED
-
-
-def test_a_value_of_another_storage_prefix_is_in_order() -> None:
-    under_test = examiner(CONFIG, prefix="/registry/new")
-    key = "/registry/new/secrets/shop/web"
-    value = stored(key, aesgcm(secret(), KEY))
-    for thorough in (False, True):
-        found = under_test.examine(value, thorough=thorough)
-        assert verdict(found) == (Outcome.DECRYPT_FAILURE, Cause.STORAGE_PREFIX_CHANGED)
-        assert KEY in found.verdict.message
-        assert deletability_of(found) is Deletability.CURABLE
 
 
 def test_an_object_without_a_name_names_no_place() -> None:

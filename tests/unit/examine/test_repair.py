@@ -119,8 +119,8 @@ def test_a_value_that_names_a_configured_key_has_a_whole_prefix() -> None:
 
 @pytest.mark.parametrize("name", ["aesgcm", "secretbox", "kms v1, GCM", "kms v2, seed"])
 def test_every_one_of_many_cr_lf_values_is_put_right(name: str) -> None:
-    for seed in range(6):
-        one = write(random.Random(seed), name, 1_500)
+    for seed in range(2):
+        one = write(random.Random(seed), name, 700)
         value = one.sealed.value.replace(b"\n", b"\r\n")
         if value == one.sealed.value:
             continue
@@ -219,7 +219,7 @@ def test_of_two_objects_one_behind_the_other_none_is_cut_off(
 
 def test_no_bit_is_searched_in_an_unencrypted_value() -> None:
     undone = {RepairKind.MAGIC, RepairKind.TEXT_MODE, RepairKind.TRAILING_BYTES}
-    for bit in random.Random(11).sample(range(len(PLAIN) * 8), 60):
+    for bit in random.Random(11).sample(range(len(PLAIN) * 8), 20):
         result = search(flipped(PLAIN, bit), None)[1]
         if result.repair is not None:
             assert result.repair.kind in undone
@@ -265,7 +265,7 @@ def test_a_pass_over_everything_finds_it(written: dict[str, Written], name: str)
     """Also where the first look is certain of the damage, in the start of the object."""
     one = written[name]
     start = one.sealed.parts["ciphertext"].start
-    for at in (start + 22, start + 60, start + 200):
+    for at in (start + 22, start + 200):
         record = StoredValue(one.etcd_key, flipped(one.sealed.value, at * 8 + 1), 100, 5, 2, 0)
         repair = found_by_a_pass(one.examiner, record)
         assert repair is not None, at

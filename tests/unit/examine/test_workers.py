@@ -44,13 +44,6 @@ def test_the_quota_of_the_group(system: Path, limit: str, jobs: int) -> None:
     assert auto(system) == jobs
 
 
-def test_a_quota_further_up_holds_too(system: Path) -> None:
-    put(system, "proc/self/cgroup", "0::/system.slice/a.service\n")
-    put(system, "sys/fs/cgroup/system.slice/a.service/cpu.max", "800000 100000")
-    put(system, "sys/fs/cgroup/system.slice/cpu.max", "500000 100000")
-    assert auto(system) == 5
-
-
 @pytest.mark.parametrize("mounted", ["cpu,cpuacct", "cpu"])
 def test_the_first_version_of_control_groups(system: Path, mounted: str) -> None:
     put(
@@ -87,15 +80,6 @@ def test_by_the_memory_of_the_group(system: Path) -> None:
     put(system, f"{group}memory.current", "1")
     put(system, f"{group}memory.max", "max")
     assert auto(system) == 16
-
-
-def test_by_the_memory_of_a_group_of_the_first_version(system: Path) -> None:
-    put(system, "proc/self/cgroup", "5:memory:/pod\n")
-    at = "sys/fs/cgroup/memory/pod/"
-    put(system, f"{at}memory.limit_in_bytes", f"{GB}")
-    put(system, f"{at}memory.usage_in_bytes", f"{GB}")
-    put(system, f"{at}memory.stat", f"inactive_file 7\ntotal_inactive_file {GB // 2}\n")
-    assert auto(system) == 2
 
 
 def test_where_the_system_tells_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

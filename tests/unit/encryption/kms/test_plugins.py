@@ -87,23 +87,6 @@ def test_grpc_is_not_loaded_before_the_first_question() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_whatever_differs_is_another_key(tmp_path: Path, open_plugins: Open) -> None:
-    with KMSPlugin("v2", tmp_path / "kms.sock", KEKS) as plugin:
-        session = open_plugins().plugin_for(plugin.provider())
-        plugin.refusal = Refusal("NOT_FOUND")
-        for wrapped in (
-            WrappedKey("v2", b"ab", 0, "k", (("a.b", b"c"),)),
-            WrappedKey("v2", b"ab", 1, "k", (("a.b", b"c"),)),
-            WrappedKey("v2", b"a", 0, "bk", (("a.b", b"c"),)),
-            WrappedKey("v2", b"ab", 0, "ka", (("a.b", b"c"),)),
-            WrappedKey("v2", b"ab", 0, "k", (("a.bc", b""),)),
-            WrappedKey("v2", b"ab", 0, "k", (("a.b", b"c"), ("a.c", b""))),
-            WrappedKey("v2", b"ab", 0, "k", ()),
-        ):
-            assert failure(session, wrapped).refused
-        assert plugin.count("Decrypt") == 7
-
-
 @pytest.mark.parametrize("state", ["no-socket", "wrong-version", "denied"])
 def test_what_cannot_get_better_is_not_asked_again(
     state: str, plugin: KMSPlugin, open_plugins: Open, tmp_path: Path

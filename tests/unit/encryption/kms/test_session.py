@@ -156,20 +156,6 @@ def test_what_was_given_is_recalled_and_nothing_is_asked_for_it(start: Start, cl
     assert len(client.times) == asked
 
 
-def test_a_failure_is_remembered_for_a_while_and_no_longer(
-    start: Start, client: Scripted, clock: HandClock
-) -> None:
-    session = start()
-    client.answer = lambda _wrapped: ERROR
-    unreachable(session, key(1))
-    for _ in range(100):
-        unreachable(session, key(1))
-    assert len(client.decrypts) == ATTEMPTS
-    client.answer = lambda _wrapped: KeyMaterial(b"dek")
-    clock.time += FAILURE_KEPT_SECONDS
-    assert session.unwrap(key(1)) == b"dek"
-
-
 def test_a_failure_is_not_final_while_deferring(start: Start, client: Scripted, clock: HandClock) -> None:
     session = start()
     client.answer = lambda _wrapped: ERROR
@@ -265,33 +251,6 @@ def test_a_plugin_that_asks_for_less_gets_less(start: Start, client: Scripted, c
     assert session.unwrap(key(1)) == key(1).ciphertext
     assert clock.time >= 1000.25 + 0.5
     assert client.checks == 3
-
-
-class StoppingClock(HandClock):
-    """Gives a session up whenever it waits for a point in time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.session: PluginSession | None = None
-
-    def wait_until(self, over: threading.Event, when: float) -> None:
-        if self.session is None:
-            super().wait_until(over, when)
-            return
-        self.session.abort()
-
-
-@pytest.mark.parametrize(("health", "answer"), [(GONE, AWAY), (OK, ERROR), (OK, AWAY)])
-def test_giving_up_ends_every_wait(health: Health, answer: Answer) -> None:
-    clock = StoppingClock()
-    client = Scripted(clock)
-    client.health = lambda: health
-    client.answer = lambda _wrapped: answer
-    session = PluginSession(lambda: client, PluginReport("v2", "p", "unix:///x"), AskingMode(), clock=clock)
-    clock.session = session
-    unreachable(session, key(1))
-    session.close()
-    assert client.closed == 1
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

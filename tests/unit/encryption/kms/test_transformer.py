@@ -76,13 +76,6 @@ def test_v1_failures_of_both_ciphers_are_kept_apart() -> None:
     assert v1(b"x", OneAnswer(DEK)) == Attempt(FailureReason.TOO_SHORT, (SHORT, SHORT), plugin=ALONE)
 
 
-@pytest.mark.parametrize(("dek", "size"), [(b"", 0), (b"short", 5), (bytes(33), 33)])
-def test_keys_of_a_wrong_size(dek: bytes, size: int) -> None:
-    error = f"crypto/aes: invalid key size {size}"
-    assert v1(GCM, OneAnswer(dek)) == Attempt(FailureReason.KMS_KEY_INVALID, (error,), plugin=ALONE)
-    assert v2(GCM, OneAnswer(dek), 0) == Attempt(FailureReason.KMS_KEY_INVALID, (error,), "", ALONE)
-
-
 def test_v1_a_damaged_length_is_proven_by_the_one_that_opens() -> None:
     class Strict(OneAnswer):
         def key_of(self, wrapped: WrappedKey) -> bytes | Failure:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from etcdfix.examine.verdicts import catalogue
 from etcdfix.examine.verdicts.catalogue import CATALOGUE
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.damage import Damage
@@ -18,11 +19,13 @@ from etcdfix.examine.verdicts.deletability import (
     deletability_of,
     is_repairable,
     key_may_be_lost,
+    protected_reason,
     risks_of,
 )
 from etcdfix.examine.verdicts.key_loss import KeyDoubt, needed_for
 from etcdfix.model.model import Outcome, Repair, RepairKind, RepairProof
 from etcdfix.model.rules import Rule
+from etcdfix.model.storagekey import StorageLayout
 from tests.support.examinations import examination
 
 KEY = b"/registry/secrets/shop/web"
@@ -158,3 +161,57 @@ def test_what_can_be_had_back_whole_is_the_only_copy(repair: Repair | None, repa
     needed = needed_for(lost, {KeyDoubt.NONE})
     assert needed.declaration
     assert needed.risks == ((Rule.ONLY_COPY,) if repairable else ())
+
+
+# Causes that the product's contract says a change of the configuration can cure, those of a lost key among them.
+CURABLE = {
+    "resource-not-configured", "provider-missing", "key-name-missing", "plaintext-not-allowed", "key-renamed",
+    "wrong-key", "authentication-failed", "storage-prefix-changed", "associated-data-unknown",
+    "crd-version-missing",
+}  # fmt: skip
+
+
+def test_causes_that_the_configuration_cures() -> None:
+    assert {c.value for c, info in CATALOGUE.items() if info.curable_by_configuration} == CURABLE
+    assert {c.value for c in catalogue.CURABLE_BY_CONFIGURATION} == CURABLE
+
+
+LAYOUT = StorageLayout()
+
+
+@pytest.mark.parametrize(
+    ("path", "namespace", "words"),
+    [
+        ("namespaces/shop", "", "namespaces are what the cluster depends on"),
+        ("minions/node-1", "", "nodes are what"),
+        ("persistentvolumes/pv", "", "persistentvolumes are what"),
+        ("persistentvolumeclaims/shop/pvc", "shop", "persistentvolumeclaims are what"),
+        (
+            "apiextensions.k8s.io/customresourcedefinitions/a.b",
+            "",
+            "customresourcedefinitions.apiextensions.k8s.io",
+        ),
+        ("apiregistration.k8s.io/apiservices/v1.apps", "", "apiservices.apiregistration.k8s.io are"),
+        ("clusterroles/admin", "", "clusterroles.rbac.authorization.k8s.io are"),
+        ("roles/shop/admin", "shop", "roles.rbac.authorization.k8s.io are"),
+        ("rolebindings/shop/admin", "shop", "rolebindings.rbac.authorization.k8s.io are"),
+        ("clusterrolebindings/admin", "", "clusterrolebindings.rbac.authorization.k8s.io are"),
+        ("flowschemas/exempt", "", "flowschemas.flowcontrol.apiserver.k8s.io are"),
+        (
+            "prioritylevelconfigurations/exempt",
+            "",
+            "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io are",
+        ),
+        ("secrets/kube-system/token", "kube-system", "everything in kube-system"),
+        ("example.com/widgets/kube-system/w", "kube-system", "everything in kube-system"),
+        ("secrets/kube-systems/token", "kube-systems", ""),
+        ("secrets/shop/web", "shop", ""),
+        ("pods/shop/web", "shop", ""),
+        ("example.com/namespaces/shop", "", ""),
+    ],
+)
+def test_what_is_protected(path: str, namespace: str, words: str) -> None:
+    directory, _ = LAYOUT.locate(f"/registry/{path}".encode())
+    found = protected_reason(directory.group_resource, namespace)
+    assert words in found
+    assert bool(words) == bool(found)

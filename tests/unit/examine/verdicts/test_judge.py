@@ -727,9 +727,3 @@ def test_who_could_not_be_asked_is_kept_with_every_failure(observation: Observat
 def test_plaintext_that_is_refused_may_be_newer_too(plaintext: PlaintextShape) -> None:
     verdict = judge(refused(DecodeFailureKind.UNKNOWN_ENCODING, plaintext=plaintext))
     assert (verdict.cause, verdict.damage, verdict.maybe_newer) == (Cause.MAGIC_DAMAGED, Damage.PROVEN, True)
-
-
-@pytest.mark.parametrize("newer", [True, False])
-def test_what_begins_as_no_encoding_may_be_newer_below_a_tag_that_does_not_fit(*, newer: bool) -> None:
-    verdict = judge(unopened("authentication-failed", peek=right(look=BROKEN._replace(maybe_newer=newer))))
-    assert (verdict.cause, verdict.maybe_newer) == (Cause.CIPHERTEXT_DAMAGED, newer)

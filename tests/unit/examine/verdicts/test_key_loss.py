@@ -7,7 +7,7 @@ import pytest
 from etcdfix.examine.verdicts import key_loss
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.damage import Damage
-from etcdfix.examine.verdicts.examination import Examination, KeyName
+from etcdfix.examine.verdicts.examination import Examination, KeyName, PlainCount
 from etcdfix.examine.verdicts.key_loss import (
     KeyCounter,
     KeyCounts,
@@ -226,3 +226,17 @@ def test_past_a_bound_all_other_keys_count_as_one(monkeypatch: Patch) -> None:
     for number in range(5):
         counter.add(under("secrets", f"fp:{number}"))
     assert counter.of(key("secrets", "fp:4")) == KeyCounts(failed=1, unexplained=1)
+
+
+def test_plain_values_count_as_if_each_had_been_added() -> None:
+    values = [
+        under("secrets", *fps, opens=True, name=name) for fps, name in ((("fp:a",), "x"), (("fp:b",), "y"))
+    ]
+    each, together = KeyCounter(), KeyCounter()
+    for found in values:
+        each.add(found)
+    together.add_plain(
+        PlainCount(f.directory, f.rule, f.transformer, f.key_fingerprints, "", False, 1, 7, 7) for f in values
+    )
+    for fingerprint in ("fp:a", "fp:b"):
+        assert together.of(key("secrets", fingerprint)) == each.of(key("secrets", fingerprint))

@@ -45,15 +45,6 @@ def test_whatever_is_not_a_values_own_makes_another_kind(other: dict[str, Any]) 
     assert [told.compact(found).kind for found in others] == [0, 0, 1]
 
 
-def test_an_examination_comes_back_as_it_was() -> None:
-    told = AlikeExaminations()
-    told.compact(failing("first"))
-    found = failing("second", mod_revision=12)
-    part = told.compact(found)
-    assert (part.kind, part.whole) == (0, None)
-    assert told.expand(part) == found
-
-
 def test_a_repair_is_a_values_own() -> None:
     repair = Repair(RepairKind.BIT, "bit 1 of byte 2 is turned back", RepairProof.TAG)
     assert AlikeExaminations().compact(msgspec.structs.replace(failing(), repair=repair)).kind is None

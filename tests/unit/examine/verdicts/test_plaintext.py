@@ -13,11 +13,19 @@ from etcdfix.examine.verdicts.plaintext import (
     look_of_failure,
     look_of_object,
     shape_of,
+    unwritable,
 )
 from etcdfix.examine.verdicts.whole_inside import PROTOBUF_MAGIC
 from etcdfix.golang.errors import JSONMalformed, UnknownEncoding
 from etcdfix.model.errors import DecodeError
-from etcdfix.model.model import DecodedObject, GroupVersionKind, Look
+from etcdfix.model.model import (
+    Confidence,
+    DecodedObject,
+    GroupResource,
+    GroupVersionKind,
+    Inconsistency,
+    Look,
+)
 
 HEADER = PROTOBUF_MAGIC + b"\x0a\x0c\x0a\x02v1\x12\x06Secret"
 # The end of an intact envelope: contentEncoding and contentType, both empty.
@@ -82,14 +90,6 @@ def decoder_of(*whole: bytes, empty: bool = False) -> tuple[Callable[[bytes], De
     return decode, asked
 
 
-@pytest.mark.parametrize("start", [b"k9s\x00", b"\x94\xc7\x8c\xff"])
-def test_a_lost_magic_is_restored_before_asking_again(start: bytes) -> None:
-    decode, asked = decoder_of(PROTOBUF_MAGIC + b"body" + WHOLE)
-    assert shape_of(start + b"body" + WHOLE, decode, heal=True).heals_magic
-    assert asked == [PROTOBUF_MAGIC + b"body" + WHOLE]
-    assert not shape_of(start + b"other" + WHOLE, decode, heal=True).heals_magic
-
-
 def test_echoes_of_data_are_bounded() -> None:
     problem = KindUnknown("m" * 5000, group_version="v1", kind="K" * 200_000, reason="not-registered")
     failure = describe_failure(problem)
@@ -120,32 +120,6 @@ def test_what_follows_the_object_is_left_out_before_asking_again(tail: bytes) ->
     decode, asked = decoder_of(ENVELOPE)
     assert shape_of(ENVELOPE + tail, decode, heal=True).whole_at == len(ENVELOPE)
     assert asked == [ENVELOPE]
-
-
-@pytest.mark.parametrize(
-    ("data", "heal"),
-    [
-        (b"a\r\nb", False),
-        (ENVELOPE + b"tail", False),
-        (b"k9s\x00body" + WHOLE, False),
-        (b"k9s\x01" + ENVELOPE[4:-4], False),
-        (b"a\nb", True),
-        (ENVELOPE, True),
-        (ENVELOPE[:-1], True),
-        (PROTOBUF_MAGIC, True),
-        (PROTOBUF_MAGIC + b"no field at all" + WHOLE + b"tail", True),
-        (PROTOBUF_MAGIC + b"\x0a", True),
-        (PROTOBUF_MAGIC + b"\x0a\xff\xff\xff\xff\xff\xff", True),
-        (PROTOBUF_MAGIC + b"\x0a\xff\xff\xff\xff\x7f" + WHOLE, True),
-        (PROTOBUF_MAGIC + b"\x0a\x00\x22\x00" + b"tail", True),
-        (b"no magic" + ENVELOPE[4:] + b"tail", True),
-    ],
-)
-def test_nothing_is_decoded_again_without_reason(data: bytes, heal: bool) -> None:
-    decode, asked = decoder_of()
-    found = shape_of(data, decode, heal=heal)
-    assert (found.heals_as_text, found.whole_at) == (False, 0)
-    assert asked == []
 
 
 BLOCK = ENVELOPE[:16]
@@ -207,22 +181,6 @@ BELONGS = (b"/registry/secrets/shop/web",)
 def test_a_whole_plaintext_says_whether_its_end_is_there(data: bytes, *, as_written: bool) -> None:
     look = look_of_object(data, accept(data), BELONGS)
     assert look == Look(True, False, not as_written, as_written, "", BELONGS)
-
-
-@pytest.mark.parametrize(
-    ("data", "early"),
-    [
-        (b"{}\n", False),
-        (b"{}", True),
-        (HEADER + b"\x12\x00" + WHOLE, False),
-        # Cut behind its kind.
-        (HEADER, True),
-    ],
-)
-def test_a_plaintext_from_which_nothing_comes_out_is_broken(data: bytes, *, early: bool) -> None:
-    look = look_of_object(data, accept(b"", empty=True), ())
-    assert (look.whole, look.breaks, look.ends_early) == (False, True, early)
-    assert look.message == "nothing of an object comes out"
 
 
 def is_whole(_: bytes) -> bool:
@@ -394,3 +352,72 @@ def test_an_encoding_that_breaks_is_not_in_order(problem: DecodeError, *, in_ord
         raise problem
 
     assert is_in_order(b"x", parse, "", "Secret") is in_order
+
+
+SECRET_KIND = GroupVersionKind("", "v1", "Secret")
+SECRETS = GroupResource("", "secrets")
+ROLES = GroupResource("rbac.authorization.k8s.io", "clusterroles")
+EVENTS = GroupResource("", "events")
+ADDRESSES = GroupResource("networking.k8s.io", "ipaddresses")
+DEPLOYMENTS = GroupResource("apps", "deployments")
+WIDGETS = GroupResource("example.com", "widgets")
+CERTAIN, LIKELY = Confidence.CERTAIN, Confidence.LIKELY
+
+
+def found(
+    name: bytes | None = b"web",
+    namespace: bytes | None = b"shop",
+    gvk: GroupVersionKind = SECRET_KIND,
+    *causes: str,
+) -> DecodedObject:
+    wrong = tuple(Inconsistency(cause, "somewhere", "odd") for cause in causes)
+    return DecodedObject(gvk, name, namespace, b"u-1", "protobuf", inconsistencies=wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "resource", "custom", "confidence"),
+    [
+        (b"web", SECRETS, False, None),
+        (None, SECRETS, False, None),
+        (b"web-0.example.com", SECRETS, False, None),
+        (b"Web", SECRETS, False, CERTAIN),
+        (b"w:b", SECRETS, False, CERTAIN),
+        (b"w\nb", DEPLOYMENTS, False, CERTAIN),
+        (b"W", WIDGETS, True, CERTAIN),
+        (b"w\xc3\xa9b", SECRETS, False, CERTAIN),
+        # Whose, nobody knows.
+        (b"W", WIDGETS, False, None),
+        # These may hold whatever a path may.
+        (b"system:node-proxier", ROLES, False, None),
+        ("rôle d'hôte".encode(), ROLES, False, None),
+        (b"a\nb", ROLES, False, None),
+        (b"a/b", ROLES, False, CERTAIN),
+        (b"a%b", ROLES, False, CERTAIN),
+        (b"r\xf4le", ROLES, False, CERTAIN),
+        (b"2001:db8::1", ADDRESSES, False, None),
+        (b"Web.17a", EVENTS, False, None),
+    ],
+)
+def test_names(
+    name: bytes | None, resource: GroupResource, custom: bool, confidence: Confidence | None
+) -> None:
+    assert unwritable(found(name), resource, custom=custom) is confidence
+
+
+@pytest.mark.parametrize("resource", [SECRETS, ROLES])
+def test_namespaces_are_labels_everywhere(resource: GroupResource) -> None:
+    assert unwritable(found(namespace=None), resource, custom=False) is None
+    for namespace in (b"Shop", b"sh.op", b"sh_op", b"sh\xffop"):
+        assert unwritable(found(namespace=namespace), resource, custom=False) is CERTAIN
+
+
+@pytest.mark.parametrize(
+    ("causes", "confidence"),
+    [
+        (("raw-json-invalid",), CERTAIN), (("invalid-utf8", "raw-json-invalid"), CERTAIN),
+        (("invalid-utf8",), LIKELY), (("int-or-string-invalid", "kind-missing"), None),
+    ],
+)  # fmt: skip
+def test_contents(causes: tuple[str, ...], confidence: Confidence | None) -> None:
+    odd = found(b"web", b"shop", SECRET_KIND, *causes)
+    assert unwritable(odd, SECRETS, custom=False) is confidence

@@ -122,3 +122,23 @@ def test_what_another_configuration_may_read_is_said_with_an_if() -> None:
     lost = stake("/registry/secrets/shop/web", cause=Cause.WRONG_KEY)
     assert headline([lost]) == "BREAKS NOW if API servers use this configuration: LIST of secrets fails."
     assert restart_warning([lost]) == f"{DO_NOT_RESTART}: its memory may hold keys and objects."
+
+
+def test_names_are_left_out_where_the_line_would_be_too_long() -> None:
+    many = [stake(f"/registry/{name}/shop/web") for name in ("pods", "secrets", "persistentvolumeclaims")]
+    line = headline(many)
+    assert line.startswith("BREAKS NOW: LIST of pods and 2 more types fails unless a cache answers. ")
+    assert len(line) <= 100
+    assert "pods and services fails" in headline(
+        [stake("/registry/pods/a/b"), stake("/registry/services/specs/a/b")]
+    )
+
+
+def test_nothing_is_made_up_for_other_types() -> None:
+    custom = stake("/registry/example.com/widgets/shop/w-0")
+    assert restart_warning([custom]) == f"{DO_NOT_RESTART}: its memory may still hold what etcd lost."
+
+
+def test_malformed_answers_are_those_of_clients_that_read_json() -> None:
+    found = stake("/registry/pods/shop/web", BREAKS, Cause.RAW_JSON_INVALID)
+    assert headline([found]) == "BREAKS NOW: LIST of pods as JSON fails. kubectl cannot read them."

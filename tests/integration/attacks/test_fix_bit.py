@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,9 @@ from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.datastore import EtcdNow, KeyReading
 from etcdfix.testing.protobytes import block, object_meta, unknown
 from etcdfix.testing.servers import EtcdServer
+from tests.integration.attacks.conftest import KMS_VERSIONS, Sealer
 from tests.support.attacks import (
     EVERY_FLAG,
-    LOCAL,
     OTHER,
     TRUE,
     UID,
@@ -32,59 +31,15 @@ from tests.support.attacks import (
     seal,
     secret,
 )
-from tests.support.change_runs import PLAINTEXT, Ran, holds
-from tests.support.kms_plugin import KMSPlugin
+from tests.support.change_runs import Ran, holds
 from tests.support.objects import IDENTITY, json_object, provider
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
 
-KEKS = {"kek-1": b"1" * 32, "kek-2": b"2" * 32}
-PLUGINS = {"kms/v1": "v1", "kms/v2/0": "v2", "kms/v2/1": "v2"}
-TAGGED = ("aesgcm", "secretbox", *PLUGINS)
-
-Sealer = Callable[[str], tuple[bytes, bytes]]
-
-
-@pytest.fixture
-def plugin(tmp_path: Path) -> Iterator[Callable[[str], KMSPlugin]]:
-    made: list[KMSPlugin] = []
-
-    def make(kind: str) -> KMSPlugin:
-        if not made:
-            made.append(KMSPlugin(PLUGINS[kind], f"@etcdfix-repair-{os.getpid()}-{tmp_path.name}", KEKS))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.stop()
-
-
-def sealer_of(registry: Attacked, plugin: Callable[[str], KMSPlugin], kind: str) -> Sealer:
-    if kind in {*LOCAL}:
-        registry.keyed(kind)
-        return lambda name: (key := registry.key(f"shop/{name}"), seal(kind, secret(name), key))
-    running = plugin(kind)
-    kms = {"apiVersion": running.api_version, "name": "prov", "endpoint": running.endpoint, "timeout": "5s"}
-    registry.rules(("secrets", ({"kms": kms}, IDENTITY)))
-
-    # An API server makes one seed for all that it writes.
-    source = random.Random(kind).randbytes(32)
-    wrapped = running.encrypt(source, "")
-
-    def remote(name: str) -> tuple[bytes, bytes]:
-        key = registry.key(f"shop/{name}")
-        if kind == "kms/v1":
-            return key, running.stored_v1(secret(name), key)
-        sealed = running.stored_v2(
-            secret(name), key, source_type=int(kind[-1]), source=source, wrapped=wrapped
-        )
-        return key, sealed
-
-    return remote
+TAGGED = ("aesgcm", "secretbox", *KMS_VERSIONS)
 
 
 def web(registry: Attacked) -> tuple[bytes, bytes]:
-    registry.keyed("aesgcm")
     key = registry.key("shop/web")
     return key, seal("aesgcm", secret("web"), key)
 
@@ -103,22 +58,22 @@ def body_of(value: bytes) -> int:
     return at
 
 
-def refused(ran: Ran, rule: str, *words: str, hint: str = "") -> None:
+def refused(ran: Ran, *rules: str) -> dict[str, Any]:
     document = json.loads(ran.out)
-    refusal = document["refusal"]
+    refusal: dict[str, Any] = document["refusal"]
     assert (ran.code, document["result"], document["command"]) == (4, "refused", "fix"), ran
-    assert refusal["rule"] == rule, refusal
-    for word in words:
-        assert word in refusal["message"], refusal
-    assert hint in refusal["next_step"], refusal
+    assert refusal["rule"] in rules, refusal
     assert "never-to-be-shown" not in ran.out + ran.err
+    return refusal
 
 
 def refuses(
-    registry: Attacked, key: bytes, rule: str, *words: str, hint: str = "", flags: tuple[str, ...] = ()
+    registry: Attacked, key: bytes, *rules: str, cause: str = "", flags: Sequence[str] = (), **how: Any
 ) -> None:
+    """A repair is refused by one of these rules; the cause stands in the message, an acceptance in the next step."""
     with registry.nothing_changes():
-        refused(registry.put_back(key, "bit", "-o", "json", *flags), rule, *words, hint=hint)
+        refusal = refused(registry.put_back(key, "bit", "-o", "json", *flags, **how), *rules)
+    assert cause in refusal["message"] + refusal["next_step"], refusal
 
 
 EVERY_RISK = (
@@ -127,12 +82,9 @@ EVERY_RISK = (
 
 
 @pytest.mark.parametrize("kind", TAGGED)
-def test_a_bit_is_put_back_and_that_can_be_undone(
-    registry: Attacked, plugin: Callable[[str], KMSPlugin], kind: str
-) -> None:
-    sealed = sealer_of(registry, plugin, kind)
-    key, value = sealed("only")
-    other, healthy = sealed("other")
+def test_a_bit_is_put_back_and_that_can_be_undone(registry: Attacked, sealer: Sealer, kind: str) -> None:
+    key, value = sealer("only")
+    other, healthy = sealer("other")
     registry.etcd.put(other, healthy)
     begin = body_of(value) + (70 if kind.startswith("kms") else 45)
     places = [4, begin * 8 + 4, (begin + 60) * 8 + 7]
@@ -163,11 +115,8 @@ def test_a_bit_is_put_back_and_that_can_be_undone(
 
 
 @pytest.mark.parametrize("kind", ["kms/v2/0", "kms/v2/1"])
-def test_a_wrapped_key_comes_from_a_neighbour(
-    registry: Attacked, plugin: Callable[[str], KMSPlugin], kind: str
-) -> None:
-    sealed = sealer_of(registry, plugin, kind)
-    (key, value), (other, healthy) = sealed("only"), sealed("other")
+def test_a_wrapped_key_comes_from_a_neighbour(registry: Attacked, sealer: Sealer, kind: str) -> None:
+    (key, value), (other, healthy) = sealer("only"), sealer("other")
     damaged = value[:-60] + bytes(30) + value[-30:]
     registry.etcd.put(key, damaged)
     with registry.nothing_changes():
@@ -179,39 +128,20 @@ def test_a_wrapped_key_comes_from_a_neighbour(
     assert registry.stored(key) == value
 
 
-@pytest.mark.parametrize("kind", TAGGED)
-def test_what_must_not_be_repaired(registry: Attacked, plugin: Callable[[str], KMSPlugin], kind: str) -> None:
-    sealed = sealer_of(registry, plugin, kind)
-    (key, value), (other, healthy) = sealed("only"), sealed("other")
+@pytest.mark.parametrize("kind", ["secretbox", "kms/v1", "kms/v2/1"])
+def test_what_must_not_be_repaired(registry: Attacked, sealer: Sealer, kind: str) -> None:
+    (key, value), (other, healthy) = sealer("only"), sealer("other")
     registry.etcd.put(other, healthy)
-    cases = {
-        "healthy": (value, {"readable"}),
-        "two bits": (
-            flipped(value, (body_of(value) + 90) * 8, (body_of(value) + 100) * 8),
-            {"not-repairable"},
-        ),
-        "cut": (value[: len(value) // 2], {"not-repairable", "undetermined"}),
-        "empty": (b"", {"not-repairable"}),
-        "of another key": (flipped(healthy, (body_of(healthy) + 90) * 8), {"not-repairable"}),
-    }
-    for what, (stored, rules) in cases.items():
+    body = body_of(value)
+    for stored, *rules in (
+        (value, "readable"),
+        (flipped(value, (body + 90) * 8, (body + 100) * 8), "not-repairable"),
+        (value[: len(value) // 2], "not-repairable", "undetermined"),
+        (b"", "not-repairable"),
+        (flipped(healthy, (body_of(healthy) + 90) * 8), "not-repairable"),
+    ):
         registry.etcd.put(key, stored)
-        for flags in ((), EVERY_RISK):
-            with registry.nothing_changes():
-                ran = registry.put_back(key, "bit", "-o", "json", *flags)
-            assert ran.code == 4, (what, ran)
-            assert json.loads(ran.out)["refusal"]["rule"] in rules, (what, ran.out)
-
-
-@pytest.mark.parametrize("kind", LOCAL)
-def test_a_wrong_key_repairs_nothing(registry: Attacked, kind: str) -> None:
-    keys = registry.secrets(kind, [f"s-{n}" for n in range(4)])
-    registry.keyed(kind, WRONG)
-    damaged = registry.stored(keys[0])
-    assert damaged is not None
-    registry.etcd.put(keys[0], flipped(damaged, (len(damaged) - 60) * 8))
-    for key in keys[:2]:
-        refuses(registry, key, "not-repairable", "wrong-key", flags=EVERY_RISK, hint="etcdfix explain")
+        refuses(registry, key, *rules, flags=EVERY_RISK)
 
 
 def first_command(registry: Attacked, *words: str) -> list[str]:
@@ -231,65 +161,81 @@ def test_a_renamed_key_is_no_damaged_prefix(registry: Attacked) -> None:
     """``key2`` and ``key3`` are one bit apart: where all values have the other name, it is the configuration."""
     keys = registry.secrets("aesgcm", ["a", "b"], key_name="key2")
     registry.keyed("aesgcm", name="key3")
-    refuses(
-        registry, keys[0], "curable-by-configuration", "which does not open either",
-        hint="its name back", flags=EVERY_RISK,
-    )  # fmt: skip
+    refuses(registry, keys[0], "curable-by-configuration", flags=EVERY_RISK)
     # Where the other one reads, this one alone has that name; its key may have had it all the same.
     registry.etcd.put(keys[1], seal("aesgcm", secret("b"), keys[1], TRUE, "key3"))
-    refuses(
-        registry, keys[0], "unproven-repair", "nothing proves that its name is damaged",
-        hint="--accept unproven-repair",
-    )  # fmt: skip
-    refused = ["the configuration alone can cure this"]
-    for hint in ("etcdfix fix ", "the key is there"):
-        registry.refuses([keys[0]], says=refused, hint=hint)
-        registry.refuses([keys[0]], *EVERY_FLAG, says=refused, hint=hint)
-    for word in (
-        ["scan"],
-        ["scan", keys[0].decode()],
-        ["explain", keys[0].decode()],
-        ["copies", keys[0].decode()],
-    ):
+    refuses(registry, keys[0], "unproven-repair", cause="--accept unproven-repair")
+    for flags in ((), EVERY_FLAG):
+        registry.refuses([keys[0]], *flags, rule="curable-by-configuration", hint="etcdfix fix ")
+    for word in (["scan"], ["explain", keys[0].decode()], ["copies", keys[0].decode()]):
         command = first_command(registry, *word)
         assert command[:3] == ["etcdfix", "fix", keys[0].decode()], word
         assert pasted(registry, command).code == 0, word
-    assert "ANOTHER KEY MAY HAVE THAT NAME" in registry.put_back(keys[0], "bit", *EVERY_RISK, "--dry-run").err
     command.remove("--dry-run")
     assert pasted(registry, command, "--yes").code == 0
     assert registry.stored(keys[0]) == seal("aesgcm", secret("a"), keys[0], TRUE, "key3")
 
 
-@pytest.mark.parametrize("kind", LOCAL)
-def test_a_value_that_names_a_key_of_its_rule_is_not_written_under_another(
-    registry: Attacked, kind: str
-) -> None:
+def _wrong_key(registry: Attacked) -> tuple[bytes, bytes]:
+    keys = registry.secrets("aescbc", [f"s-{n}" for n in range(4)])
+    registry.keyed("aescbc", WRONG)
+    damaged = registry.stored(keys[0]) or b""
+    return keys[0], flipped(damaged, (len(damaged) - 60) * 8)
+
+
+def _under_a_key_of_its_rule(registry: Attacked) -> tuple[bytes, bytes]:
     """``key1`` became ``key3``, and ``key1`` has other bytes now: the tag fits under ``key3``, and proves no damage."""
-    (key,) = registry.secrets(kind, ["a"], key_name="key1")
-    registry.rules(("secrets", (provider(kind, key1=WRONG, key3=TRUE), IDENTITY)))
-    refuses(registry, key, "not-repairable", "key-renamed", flags=EVERY_RISK)
-    registry.refuses([key])
+    registry.rules(("secrets", (provider("secretbox", key1=WRONG, key3=TRUE), IDENTITY)))
+    key = registry.key("shop/a")
+    return key, seal("secretbox", secret("a"), key)
 
 
-def test_a_moved_value_is_not_bound_anew(registry: Attacked) -> None:
-    key, home = registry.key("shop/copy"), registry.key("shop/web")
-    registry.etcd.put(key, seal("aesgcm", secret("web"), home))
-    refuses(registry, key, "not-repairable", "value-moved", flags=EVERY_RISK)
-
-
-def test_associated_data_that_nobody_knows(registry: Attacked) -> None:
-    key = registry.key("shop/web")
-    registry.etcd.put(key, seal("aesgcm", secret("web"), "/hidden/registry/secrets/shop/web"))
-    refuses(registry, key, "not-repairable", flags=EVERY_RISK)
-
-
-def test_what_would_read_and_contradict_itself(registry: Attacked) -> None:
+def _of_another_name(registry: Attacked) -> tuple[bytes, bytes]:
     """The server would serve it, so it is not ours to write: its name is another one's."""
     registry.keyed("secretbox")
     key = registry.key("shop/web")
     value = seal("secretbox", secret("another"), key)
-    registry.etcd.put(key, flipped(value, (len(value) - 60) * 8))
-    refuses(registry, key, "not-repairable", "holds what is inconsistent", flags=EVERY_RISK)
+    return key, flipped(value, (len(value) - 60) * 8)
+
+
+def _of_one_key_twice(registry: Attacked) -> tuple[bytes, bytes]:
+    """One key under two names, each a bit or two from the name that stands there."""
+    registry.rules(("secrets", (provider("aesgcm", key0=TRUE, key1=TRUE), IDENTITY)))
+    key = registry.key("shop/web")
+    return key, seal("aesgcm", secret("web"), key, TRUE, "key3")
+
+
+def _bound_to(bound: str) -> Callable[[Attacked], tuple[bytes, bytes]]:
+    def prepare(registry: Attacked) -> tuple[bytes, bytes]:
+        return registry.key("shop/copy"), seal("aesgcm", secret("web"), bound or registry.key("shop/web"))
+
+    return prepare
+
+
+def _of_an_unknown_owner(registry: Attacked) -> tuple[bytes, bytes]:
+    """An owner that is not known leaves nothing that the object could be held against."""
+    registry.rules(("widgets.example.com", (provider("aesgcm", key1=OTHER), IDENTITY)))
+    key = registry.key("example.com/widgets/shop/w-0", "x").replace(b"/x/", b"/")
+    return key, flipped(seal("aesgcm", json_object("example.com/v1", "Widget", "w-0"), key, OTHER), 900)
+
+
+NEVER: dict[str, tuple[Callable[[Attacked], tuple[bytes, bytes]], str, str]] = {
+    "a wrong key": (_wrong_key, "not-repairable", "wrong-key"),
+    "under a key of its rule": (_under_a_key_of_its_rule, "not-repairable", "key-renamed"),
+    "moved": (_bound_to(""), "not-repairable", "value-moved"),
+    "bound to what nobody knows": (_bound_to("/hidden/registry/secrets/shop/web"), "not-repairable", ""),
+    "of another name": (_of_another_name, "not-repairable", ""),
+    "two fits": (_of_one_key_twice, "several-repairs", ""),
+    "of an unknown owner": (_of_an_unknown_owner, "undetermined", ""),
+}
+
+
+@pytest.mark.parametrize("case", NEVER)
+def test_what_no_risk_makes_repairable(registry: Attacked, case: str) -> None:
+    prepare, rule, cause = NEVER[case]
+    key, value = prepare(registry)
+    registry.etcd.put(key, value)
+    refuses(registry, key, rule, cause=cause, flags=EVERY_RISK)
 
 
 def test_an_object_of_an_earlier_life_of_the_name(registry: Attacked) -> None:
@@ -300,18 +246,10 @@ def test_an_object_of_an_earlier_life_of_the_name(registry: Attacked) -> None:
     registry.etcd.put(key, seal("aesgcm", earlier, key))
     value = seal("aesgcm", secret("web"), key)
     registry.etcd.put(key, flipped(value, (len(value) - 60) * 8))
-    refuses(registry, key, "other-object", "its uid is", flags=EVERY_RISK)
+    refuses(registry, key, "other-object", flags=EVERY_RISK)
     registry.etcd.put(key, seal("aesgcm", secret("web"), key))
     registry.etcd.put(key, flipped(value, (len(value) - 60) * 8))
     assert registry.put_back(key, "bit", "--dry-run").code == 0
-
-
-def test_two_fits_are_none(registry: Attacked) -> None:
-    """One key under two names, each a bit or two from the name that stands there."""
-    registry.rules(("secrets", (provider("aesgcm", key0=TRUE, key1=TRUE), IDENTITY)))
-    key = registry.key("shop/web")
-    registry.etcd.put(key, seal("aesgcm", secret("web"), key, TRUE, "key3"))
-    refuses(registry, key, "several-repairs", "nothing says which", flags=EVERY_RISK)
 
 
 def test_aescbc_needs_a_word_and_what_is_written_is_said_to_be_unproven(registry: Attacked) -> None:
@@ -319,12 +257,11 @@ def test_aescbc_needs_a_word_and_what_is_written_is_said_to_be_unproven(registry
     key = registry.key("shop/web")
     value = seal("aescbc", secret("web"), key)
     at = body_of(value) + 16 + 32 + 3  # within ObjectMeta
-    for bit in range(at * 8, at * 8 + 8):
+    for bit in (at * 8, at * 8 + 5):
         registry.etcd.put(key, flipped(value, bit))
-        refuses(registry, key, "unproven-repair", "no tag", hint="--accept unproven-repair")
+        refuses(registry, key, "unproven-repair", cause="--accept unproven-repair")
     ran = registry.put_back(key, "bit", "--accept", "unproven-repair")
     assert ran.code == 0, ran.err
-    assert "ITS CONTENTS MAY BE WRONG" in ran.err
     assert registry.stored(key) == value
     assert registry.records()[0].accepted == ("--accept unproven-repair",)
 
@@ -338,11 +275,8 @@ def test_a_deletion_names_a_repair_that_nothing_proves_and_is_not_refused_for_it
     with registry.nothing_changes():
         ran = registry.delete(key, "--dry-run")
     assert ran.code == 0, ran.err
-    (line,) = (line for line in ran.err.splitlines() if line.startswith("May repair "))
-    assert line.endswith(": an object of this etcd key comes out, and nothing proves its contents")
     (command,) = (line for line in ran.err.splitlines() if line.startswith("     etcdfix fix "))
     assert "--accept unproven-repair" in command
-    assert "nothing proves it" in ran.err
 
 
 def test_an_unproven_repair_of_what_the_cluster_depends_on_needs_two_words(registry: Attacked) -> None:
@@ -351,7 +285,7 @@ def test_an_unproven_repair_of_what_the_cluster_depends_on_needs_two_words(regis
     meta = object_meta(b"token", b"kube-system", UID)
     value = seal("aescbc", unknown(b"v1", b"Secret", block(1, meta)), key)
     registry.etcd.put(key, flipped(value, (body_of(value) + 16 + 35) * 8))
-    refuses(registry, key, "cluster-breaking", flags=EVERY_RISK[:2], hint="--accept cluster-breaking")
+    refuses(registry, key, "cluster-breaking", flags=EVERY_RISK[:2], cause="--accept cluster-breaking")
     assert registry.put_back(key, "bit", *EVERY_RISK, "--dry-run").code == 0
 
 
@@ -386,12 +320,7 @@ def test_an_unencrypted_value(plain: Attacked, what: str) -> None:
     for flags in (["--no-encryption"], ["--encryption-config", str(registry.config)]):
         ran = registry.put_back(key, "bit", *flags, *accepted, "--dry-run", configured=False)
         assert ran.code == 0, ran.err
-        assert "no bit was searched for" in ran.err
-    registry.refused(
-        registry.put_back(key, "bit", configured=False),
-        "no encryption configuration was given",
-        hint="--no-encryption",
-    )
+    refuses(registry, key, "no-configuration", configured=False)
     # A deletion says the same, and names the repair.
     ran = registry.delete(key, "--no-encryption", "-o", "json", configured=False)
     refusal = json.loads(ran.out)["refusal"]
@@ -410,9 +339,8 @@ def test_a_bit_of_an_unencrypted_value_is_not_searched(plain: Attacked) -> None:
     at = value.index(b"shop")
     for bit in ((at - 1) * 8 + 1, 4 * 8 + 1):
         registry.etcd.put(key, flipped(value, bit))
-        ran = registry.put_back(key, "bit", "--no-encryption", *EVERY_RISK, "-o", "json", configured=False)
-        assert json.loads(ran.out)["refusal"]["rule"] in {"not-repairable", "inconsistent"}, ran.out
-        assert ran.code == 4
+        flags = ("--no-encryption", *EVERY_RISK)
+        refuses(registry, key, "not-repairable", "inconsistent", flags=flags, configured=False)
 
 
 def test_magic_that_none_of_its_kind_has_may_be_a_newer_encoding(plain: Attacked) -> None:
@@ -420,12 +348,9 @@ def test_magic_that_none_of_its_kind_has_may_be_a_newer_encoding(plain: Attacked
     keys = [registry.key(f"shop/{name}", "configmaps") for name in ("a", "b")]
     for key, name in zip(keys, ("a", "b"), strict=True):
         registry.etcd.put(key, b"k9s\x00" + config_map(name)[4:])
+    flags = ("--no-encryption", *EVERY_RISK)
     for key in keys:
-        with registry.nothing_changes():
-            ran = registry.put_back(
-                key, "bit", "--no-encryption", *EVERY_RISK, "-o", "json", configured=False
-            )
-        refused(ran, "fails-like-others", "not the object", hint="use an etcdfix that knows")
+        refuses(registry, key, "fails-like-others", flags=flags, configured=False)
     # Where others begin in other ways, this one is damaged.
     registry.etcd.put(keys[1], b"k8t\x00" + config_map("b")[4:])
     registry.etcd.put(registry.key("shop/c", "configmaps"), config_map("c"))
@@ -443,41 +368,31 @@ def test_a_deletion_names_the_repair_with_what_it_has_to_accept(registry: Attack
         if value.count(b"\n") == 1:
             break
     registry.etcd.put(key, value.replace(b"\n", b"\r\n"))
-    ran = registry.delete(key, "-o", "json")
-    refusal = json.loads(ran.out)["refusal"]
-    assert (ran.code, refusal["rule"]) == (4, "only-copy")
-    assert "may be had back whole" in refusal["message"]
-    assert "nothing proves it" in refusal["message"]
-    command = refusal["next_step"].partition("put it right: ")[2].partition(";")[0]
+    (ran,) = registry.refuses([key], accept="only-copy")
+    step = json.loads(ran.out)["refusal"]["next_step"]
+    command = step.partition("put it right: ")[2].partition(";")[0]
     assert "--accept unproven-repair" in command
-    words = command.replace("REASON", "x").split()
-    places = [
-        "--backup-dir",
-        str(registry.backups),
-        "--audit-log",
-        str(registry.log),
-        "--accept",
-        "no-api-server",
-    ]
-    assert registry.run(*words[1:], *places).code == 0
+    assert registry.paste(command.replace("REASON", "x") + " --accept no-api-server").code == 0
 
 
 @pytest.mark.parametrize("kind", ["kms/v2/1"])
 def test_an_envelope_that_not_every_data_key_was_tried_on(
-    registry: Attacked, plugin: Callable[[str], KMSPlugin], kind: str, monkeypatch: pytest.MonkeyPatch
+    registry: Attacked, sealer: Sealer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("etcdfix.encryption.kms.transformer.MOST_WITNESSES", 1)
-    sealed = sealer_of(registry, plugin, kind)
-    key, value = sealed("only")
+    key, value = sealer("only")
     registry.etcd.put(key, value[:-60])
-    plug = plugin(kind)
+    assert sealer.plugin is not None
     for name in ("other", "third"):
-        at = registry.key(f"shop/{name}")
-        source = random.Random(name).randbytes(32)
-        wrapped = plug.encrypt(source, "")
-        registry.etcd.put(at, plug.stored_v2(secret(name), at, source_type=1, source=source, wrapped=wrapped))
-    refuses(registry, key, "not-repairable", "not searched: not all data keys", flags=EVERY_RISK)
-    registry.refuses([key], says="more data keys of its KMS provider", hint="--accept only-copy")
+        at, source = registry.key(f"shop/{name}"), random.Random(name).randbytes(32)
+        how: dict[str, Any] = {
+            "source_type": 1,
+            "source": source,
+            "wrapped": sealer.plugin.encrypt(source, ""),
+        }
+        registry.etcd.put(at, sealer.plugin.stored_v2(secret(name), at, **how))
+    refuses(registry, key, "not-repairable", flags=EVERY_RISK)
+    registry.refuses([key], accept="only-copy")
     assert registry.delete(key, "--accept", "only-copy", "--dry-run").code == 0
 
 
@@ -485,9 +400,7 @@ def test_no_encryption_over_an_encrypted_value(registry: Attacked) -> None:
     key, value = web(registry)
     for stored in (flipped(value, 3), flipped(value, 4, 9), flipped(value, 600)):
         registry.etcd.put(key, stored)
-        with registry.nothing_changes():
-            ran = registry.put_back(key, "bit", "--no-encryption", "-o", "json", configured=False)
-        refused(ran, "configuration-wrong", "there is encryption at rest")
+        refuses(registry, key, "configuration-wrong", flags=("--no-encryption",), configured=False)
 
 
 def test_text_mode_of_many_values_is_undone_one_by_one(registry: Attacked) -> None:
@@ -499,18 +412,16 @@ def test_text_mode_of_many_values_is_undone_one_by_one(registry: Attacked) -> No
             damaged[key] = value
             registry.etcd.put(key, value.replace(b"\n", b"\r\n"))
     assert len(damaged) > 12
-    for key, value in [*damaged.items()][:3]:
-        ran = registry.put_back(key, "bit")
-        assert ran.code == 0, ran.err
+    for key, value in [*damaged.items()][:2]:
+        assert registry.put_back(key, "bit").code == 0
         assert registry.stored(key) == value
 
 
-@pytest.mark.parametrize("kind", ["kms/v2/1", "kms/v1"])
-def test_a_plugin_that_is_gone(registry: Attacked, plugin: Callable[[str], KMSPlugin], kind: str) -> None:
-    sealed = sealer_of(registry, plugin, kind)
-    key, value = sealed("only")
+@pytest.mark.parametrize("kind", ["kms/v2/1"])
+def test_a_plugin_that_is_gone(registry: Attacked, sealer: Sealer) -> None:
+    key, value = sealer("only")
     registry.etcd.put(key, flipped(value, (len(value) - 60) * 8))
-    refuses(registry, key, "undetermined", hint="the plugin may answer later", flags=("--no-kms",))
+    refuses(registry, key, "undetermined", flags=("--no-kms",))
 
 
 def test_hostile_names(registry: Attacked) -> None:
@@ -573,16 +484,3 @@ def test_what_does_not_read_back_is_told(registry: Attacked, monkeypatch: pytest
     monkeypatch.setattr(EtcdNow, "read_key", other)
     ran = registry.put_back(key, "bit")
     assert ran.code == 3
-    assert "READ BACK, AND IT IS NOT AS IT WAS WRITTEN" in ran.out
-
-
-def test_custom_resources_and_json(registry: Attacked) -> None:
-    """An owner that is not known leaves nothing that the object could be held against."""
-    registry.rules(("widgets.example.com", (provider("aesgcm", key1=OTHER), IDENTITY)))
-    key = registry.key("example.com/widgets/shop/w-0", "x").replace(b"/x/", b"/")
-    value = seal("aesgcm", json_object("example.com/v1", "Widget", "w-0"), key, OTHER)
-    registry.etcd.put(key, flipped(value, 900))
-    with registry.nothing_changes():
-        ran = registry.put_back(key, "bit", "-o", "json", *EVERY_RISK)
-    assert json.loads(ran.out)["refusal"]["rule"] in {"undetermined", "not-repairable"}
-    assert PLAINTEXT not in ran.err.encode()

@@ -12,9 +12,8 @@ import pytest
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.keyring import fingerprint
 from etcdfix.encryption.kms.envelopes import Failure, WrappedKey
-from etcdfix.encryption.peek import Structures, peek
 from etcdfix.encryption.transformer import ResourceTransformers, Transformers
-from etcdfix.model.model import GroupResource, Look, PeekState, Plaintext, Undone
+from etcdfix.model.model import GroupResource, Plaintext
 from tests.support import encoders
 from tests.support.played_plugins import OneAnswer
 
@@ -145,28 +144,3 @@ def test_the_independent_encoder_writes_the_same_bytes(name: str) -> None:
     vector = VECTORS[name]
     prefix = f"k8s:enc:{vector['transformer'].replace('/', ':')}:".encode()
     assert prefix + _written_again(name, vector) == stored(name)
-
-
-@pytest.mark.parametrize("name", VECTORS)
-def test_a_look_without_the_tag_shows_what_was_written(name: str) -> None:
-    secrets = GroupResource("", "secrets")
-    if name in LOCAL:
-        found = Transformers.from_configuration(parse_configuration(CONFIGURATION, path="test"))
-    else:
-        found = everywhere(name, RecordedPlugin(VECTORS[name]))
-        found.for_resource(secrets).from_storage(stored(name), ETCD_KEY)  # the plugin gives its data key
-    seen: list[bytes] = []
-
-    def look(plaintext: bytes) -> Look:
-        seen.append(plaintext)
-        return Look(whole=True, breaks=False, ends_early=False, ends_as_written=True, message="")
-
-    # Under another etcd key nothing authenticates, where there is associated data.
-    structures = Structures([("v1", "Secret")])
-    others = (ETCD_KEY,)
-    peeked = peek(found, secrets, stored(name), b"/other", structures, look, other_keys=others, thorough=True)
-    assert seen == [PLAINTEXT]
-    assert (peeked.state, peeked.encoding, peeked.named) == (PeekState.RIGHT_KEY, "json", True)
-    assert peeked.transformer == VECTORS[name]["transformer"]
-    undone = peeked.undone.what if peeked.undone is not None else None
-    assert undone == (None if name in {"aescbc", "secretbox"} else Undone.OTHER_PREFIX)

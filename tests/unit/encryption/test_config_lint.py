@@ -106,15 +106,6 @@ def _keys(**keys: bytes) -> list[dict[str, str]]:
     return [{"name": name, "secret": base64.b64encode(key).decode()} for name, key in keys.items()]
 
 
-def test_what_writes() -> None:
-    assert "aescbc" in found(provider("aescbc", k=GOOD), IDENTITY)
-    assert "secretbox" in found(provider("secretbox", k=GOOD), IDENTITY)
-    assert "no older key" in found(provider("aesgcm", k=GOOD), IDENTITY)["aesgcm"].message
-    assert "no older key" not in found(provider("aesgcm", k=GOOD, j=OTHER), IDENTITY)["aesgcm"].message
-    told = found(kms(apiVersion="v2"), provider("aescbc", k=GOOD), IDENTITY)
-    assert not {"aescbc", "aesgcm", "secretbox"} & set(told)
-
-
 def test_a_rule_of_its_own_takes_a_resource_from_the_wildcard() -> None:
     raw = configuration_of_rules(
         (("secrets",), (kms(apiVersion="v2"), IDENTITY)),

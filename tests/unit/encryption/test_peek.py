@@ -134,19 +134,6 @@ def test_a_name_that_goes_on_for_whole_blocks_is_no_damage(rest: str) -> None:
     )  # fmt: skip
 
 
-def test_associated_data() -> None:
-    moved = sealed("aesgcm", etcd_key=OTHER_PREFIX)
-    found = right(peeked(RIGHT, moved, other_keys=(ETCD_KEY, b"/x", OTHER_PREFIX)))
-    assert found.undone is not None
-    assert found.undone[:3:2] == (Undone.OTHER_PREFIX, OTHER_PREFIX)
-    assert right(peeked(RIGHT, moved)).undone is None
-    # The object names the path that it was written under.
-    found = right(peeked(RIGHT, sealed("aesgcm"), key=b"/registry/secrets/shop/elsewhere"))
-    assert found.undone is not None
-    assert found.undone[:3:2] == (Undone.OTHER_PATH, ETCD_KEY)
-    assert not found.opens
-
-
 class Plugin(OneAnswer):
     """Knows some wrapped keys and refuses the others."""
 
@@ -187,23 +174,6 @@ BODIES = {
 def data_at(data: bytes, byte: int) -> int:
     sealed_at = data.index(NONCE16 if NONCE16 in data else NONCE12)
     return sealed_at + (16 if NONCE16 in data else 12) + byte
-
-
-@pytest.mark.parametrize("form", BODIES)
-def test_kms_values(form: str) -> None:
-    version, data = BODIES[form]
-    plugin = Plugin(wrapped=ONE)
-    damaged = turned(data, data_at(data, 100), 3)
-    found = right(kms_peek(kms(plugin, version), damaged, plugin))
-    assert (found.named, found.rule, found.transformer) == (True, "secrets", f"kms/{version}/prov")
-    assert (found.key_fingerprint, found.encoding) == ("", "protobuf")
-    if form == "v1-cbc":
-        assert found.look is not None
-        assert (found.undone, found.look.breaks) == (None, True)
-    else:
-        assert undone(found.undone) == (Undone.CIPHERTEXT_BIT, "bit 3 of byte 100 of the ciphertext", b"")
-    wrong = Plugin(wrapped=TWO)
-    assert kms_peek(kms(wrong, version), data, wrong).state is PeekState.NOISE
 
 
 @pytest.mark.parametrize("form", BODIES)

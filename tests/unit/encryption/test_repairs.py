@@ -16,7 +16,6 @@ from etcdfix.encryption.repairs import (
 )
 from etcdfix.encryption.transformer import ResourceTransformers, Transformers
 from etcdfix.model.model import RepairKind
-from tests.support import encoders
 from tests.support.fixtures import Patch
 from tests.support.peeking import (
     ETCD_KEY,
@@ -184,19 +183,6 @@ def test_the_initialization_vector_is_searched_at_any_size() -> None:
     assert "larger than 32 KiB" in unsearched(later, under)
 
 
-def test_key_id_and_source_type_are_searched_before_and_behind_a_long_tail() -> None:
-    plugin = OneAnswer(SEED)
-    under = behind("v2", plugin)
-    data = encoders.kms_v2_seeded_data(PLAIN, SEED, b"i" * 32, b"n" * 12, ETCD_KEY)
-    notes = {"note.example.com": b"n" * 5000}
-    body = encoders.kms_v2_body(data, dek_source=b"wrapped", source_type=1, annotations=notes)
-    value = b"k8s:enc:kms:v2:prov:" + body
-    at = value.index(b"key-id-1")
-    under.from_storage(value, ETCD_KEY)
-    for place in (at - 2, at - 1, len(value) - 2, len(value) - 1):
-        assert value in [r.value for r in found(flipped(value, place * 8), under)], place
-
-
 def test_a_trial_leaves_nothing_behind() -> None:
     for version, value in (
         ("v2", seeded()),
@@ -229,14 +215,3 @@ def test_data_keys_that_were_dropped_are_told(monkeypatch: Patch) -> None:
     assert not under.has_dropped_data_keys(b"k8s:enc:kms:v2:other:")
     assert "not all data keys" in unsearched(value, under)
     assert not unsearched(b"k8s:enc:kms:v2:other:", under)
-
-
-def test_cbc_behind_a_plugin() -> None:
-    under = behind("v1", OneAnswer(SEED))
-    body = sealed("aescbc")[len("k8s:enc:aescbc:v1:key1:") :]
-    value = first_version(body)
-    damaged = flipped(value, len(value) * 8 - 300)
-    assert not list(cbc_rewrites(damaged, under, fits))  # the plugin was not asked
-    under.from_storage(value, ETCD_KEY)
-    assert [r.value for r in cbc_rewrites(damaged, under, fits)] == [value]
-    assert not list(cbc_rewrites(damaged, behind("v2", OneAnswer(SEED)), fits))

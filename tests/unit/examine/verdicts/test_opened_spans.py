@@ -174,16 +174,3 @@ def test_many_come_to_the_same_in_any_order_and_in_parts() -> None:
     failed = [(one, KEY + b"-%d" % one) for one in newest]
     all_seen = OpenedSpan(("fp:a",), 1, 299, newest, failed, elsewhere=True, unbound=True, first_unfitting=50)
     assert reach == PlacedSpan(RULE, "secrets", TRANSFORMER, "fp:a", all_seen)
-
-
-def test_what_others_have_seen_is_added() -> None:
-    one, other = OpenedSpans(), OpenedSpans()
-    span(one)  # nothing is known of it
-    assert one.take() == []
-    span(one).note_failing(4, KEY)
-    other.add(one.take())
-    assert not other.opened([key()])
-    span(one).reach((0, 0))  # a damaged record may say that it was never changed
-    other.add(one.take())
-    (reach,) = other.take()
-    assert (reach.span.first, reach.span.last, reach.span.failing) == (0, 0, [(4, KEY)])

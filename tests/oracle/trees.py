@@ -11,7 +11,6 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from tests.oracle.renamed import COMMANDS
 from tests.support.change_runs import Ran
 from tests.support.collecting import REPOSITORY
 
@@ -49,7 +48,6 @@ class Tree:
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, cwd=home)
         package = self._answer()["package"]
         assert package == str(folder / "etcdfix"), f"{package} is another tree"
-        self._old = {new: old for new, old in COMMANDS.items() if self.run(old[0], "--help").code == 0}
 
     def run(self, *arguments: str) -> Ran:
         """Run a command."""
@@ -59,22 +57,12 @@ class Tree:
         return Ran(**self._answer())
 
     def told(self, *arguments: str) -> dict[str, Any]:
-        """Run a command of the newer tree, or what it was in this one; return its exit code and the JSON it printed."""
-        for words, (command, part) in COMMANDS.items():
-            if set(words) <= set(arguments):
-                return self._told_as(words, command if words in self._old else "", part, arguments)
+        """Run a command; return its exit code and the JSON that it printed."""
         ran = self.run(*arguments)
         said = (
             [json.loads(line) for line in ran.out.splitlines()] if "jsonl" in arguments else json_of(ran.out)
         )
         return {"exit_code": ran.code, "told": said}
-
-    def _told_as(
-        self, words: tuple[str, ...], old: str, part: str, arguments: tuple[str, ...]
-    ) -> dict[str, Any]:
-        rest = [word for word in arguments if word not in words]
-        found = json_of(self.run(*([old] if old else words), *rest).out) or {}
-        return {"told": found if old else found.get(part)}
 
     def close(self) -> None:
         """End it."""

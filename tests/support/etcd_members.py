@@ -81,15 +81,6 @@ class EtcdMembers:
         for name in names:
             wait_until_ready(self._folder / name, partial(self._runs, name))
 
-    def add_learner(self, name: str) -> None:
-        """Add a member without a vote, and start it; a learner never says that it serves clients."""
-        self.names.append(name)
-        self._peers[name] = self._initial[name] = f"http://127.0.0.1:{free_port()}"
-        self._clients[name] = f"127.0.0.1:{free_port()}"
-        first = self.server(self.names[0])
-        first.etcdctl("member", "add", name, "--learner", f"--peer-urls={self._peers[name]}")
-        self.start(name, state="existing")
-
     def _runs(self, name: str) -> bool:
         return self._processes[name].poll() is None
 

@@ -180,18 +180,6 @@ def test_flags() -> None:
     assert index.sizes[going] == len(cluster.values["/registry/pods/shop/going"])
 
 
-def test_what_is_not_looked_into_is_counted() -> None:
-    cluster = Cluster()
-    cluster.pod("p")
-    cluster.break_("/registry/pods/shop/broken")
-    assert cluster.index().opaque == 0
-    for name in "xy":
-        cluster.values[f"/registry/strange.example.com/things/{name}"] = (
-            b"k8s\x00" + b"\n\x0b\n\x04x/v1\x12\x03Foo\x12\x00"
-        )
-    assert cluster.index().opaque == 2
-
-
 def test_an_object_with_too_many_references_is_counted(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,6 @@ from etcdfix.graph.heuristic_references import heuristic_references
 from etcdfix.graph.index import ImpactIndex
 from etcdfix.graph.model import SecretState
 from etcdfix.graph.references import claim_tokens, storage_templates
-from etcdfix.graph.uses import SECRETS, Rule, RuleTree, open_keys
 from tests.support.impact_objects import Cluster, node_of
 from tests.support.kep2639 import CASES, build
 
@@ -31,6 +30,7 @@ def test_cases_of_the_kep(name: str, broken: bool) -> None:
     if broken:
         cluster.break_(key)
     index = cluster.index()
+    assert users_of(index, node_of(index, "/registry/secrets/shop/decoy")) == ()
     users = users_of(index, node_of(index, key))
     state = state_of(index, key)
     if case.user:
@@ -46,13 +46,6 @@ def test_cases_of_the_kep(name: str, broken: bool) -> None:
         assert not state.opted_out
 
 
-def test_the_decoy_has_no_users() -> None:
-    for case in CASES.values():
-        cluster, _ = build(case)
-        index = cluster.index()
-        assert users_of(index, node_of(index, "/registry/secrets/shop/decoy")) == ()
-
-
 def test_a_finished_pod_needs_it_no_more_and_does_not_protect(cluster: Cluster) -> None:
     cluster.secret("s")
     spec = {"volumes": [{"name": "v", "secret": {"secretName": "s"}}]}
@@ -61,43 +54,6 @@ def test_a_finished_pod_needs_it_no_more_and_does_not_protect(cluster: Cluster) 
     found = users_of(index, node_of(index, "/registry/secrets/shop/s"))
     assert [u.optional for u in found] == [True]
     assert not state_of(index, "/registry/secrets/shop/s").protected
-
-
-@pytest.mark.parametrize(
-    ("key", "expected"),
-    [
-        (
-            b"example.com/widgets/shop/w",
-            (b"example.com/widgets/*/w", b"example.com/widgets/shop/*", b"example.com/widgets/*/*"),
-        ),
-        (b"storageclasses/fast", ()),
-        (b"lonely", ()),
-        (b"secrets/shop/\xff", (b"secrets/*/\xff", b"secrets/shop/*", b"secrets/*/*")),
-    ],
-)
-def test_a_name_in_any_namespace(key: bytes, expected: tuple[bytes, ...]) -> None:
-    assert open_keys(key) == expected
-
-
-def test_rules_find_names_where_they_stand_and_nowhere_else() -> None:
-    rules = (
-        Rule("a[].b", "name", SECRETS, "optional"),
-        Rule("c", "secret", SECRETS, "", "where", "nowhere"),
-    )
-    tree = RuleTree(rules, "spec")
-    plain = {
-        "a": [{"b": {"name": "outside"}}],
-        "spec": {
-            "a": [{"b": {"name": "x", "optional": True}}, {"b": {"name": ""}}, {"b": {"name": 1}}, "text"],
-            "c": {"secret": "y"},
-        },
-    }
-    (found,) = tree.find(plain, "shop")
-    assert (found.key, found.use.optional) == ("secrets/shop/x", True)
-    plain["spec"] = {"c": {"secret": "y", "where": "other"}}
-    (found,) = tree.find(plain, "shop")
-    assert (found.key, found.use.path) == ("secrets/other/y", "spec.c.secret")
-    assert set(tree.paths) == {"spec.a[].b.name", "spec.a[].b.optional", "spec.c.secret", "spec.c.where"}
 
 
 CSI = "csi.storage.k8s.io"
@@ -232,8 +188,8 @@ def test_what_is_none(spec: dict[str, Any]) -> None:
     assert guessed(spec) == set()
 
 
-def test_fields_outside_the_spec() -> None:
-    plain = {
+def test_fields_outside_the_spec_and_their_paths() -> None:
+    plain: dict[str, Any] = {
         "apiVersion": "example.com/v1",
         "kind": "Secret",
         "name": "s0",
@@ -242,14 +198,14 @@ def test_fields_outside_the_spec() -> None:
         "status": {"secretName": "s3"},
         "data": {"secretRef": {"name": "s4"}},
     }
+    plain["spec"] = {"a": [{"secretRef": {"name": "s", "optional": True}}, {"secrets": ["t"]}]}
     found = {reference.key: reference.use.path for reference in heuristic_references(plain, "shop")}
-    assert found == {"secrets/shop/s1": "secretName", "secrets/shop/s4": "data.secretRef"}
-
-
-def test_paths() -> None:
-    spec = {"a": [{"secretRef": {"name": "s", "optional": True}}, {"secrets": ["t"]}]}
-    found = {reference.key: reference.use.path for reference in heuristic_references({"spec": spec}, "shop")}
-    assert found == {"secrets/shop/s": "spec.a[].secretRef", "secrets/shop/t": "spec.a[].secrets[]"}
+    assert found == {
+        "secrets/shop/s1": "secretName",
+        "secrets/shop/s4": "data.secretRef",
+        "secrets/shop/s": "spec.a[].secretRef",
+        "secrets/shop/t": "spec.a[].secrets[]",
+    }
 
 
 def test_there_are_no_more_guesses_than_fields_and_paths_are_short() -> None:
@@ -297,16 +253,6 @@ def test_without_a_namespace_a_name_counts_in_every_namespace(cluster: Cluster) 
         "cert-manager/stated": [stated],
         "elsewhere/stated": [],
     }
-
-
-def test_an_unreadable_secret_of_a_gateway_in_another_namespace_is_used(cluster: Cluster) -> None:
-    cluster.define("networking.istio.io", "Gateway")
-    key = cluster.break_(cluster.secret("web-tls", "istio-system"))
-    servers = [{"tls": {"mode": "MUTUAL", "credentialName": "web-tls"}}]
-    cluster.add("networking.istio.io/v1", "Gateway", "web", "shop", spec={"servers": servers})
-    index = cluster.index()
-    (user,) = users_of(index, node_of(index, key))
-    assert (user.object.namespace, user.object.name, user.heuristic) == ("shop", "web", True)
 
 
 def test_a_field_longer_than_any_name_points_at_nothing() -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 
 import msgspec
 import pytest
@@ -9,53 +8,16 @@ import pytest
 from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.model.model import (
-    Confidence,
     DecodedObject,
     Evidence,
     GroupVersionKind,
     Outcome,
 )
 from etcdfix.report.finding import finding_from, is_finding, status_cause
-from etcdfix.report.model import Finding, ValueKind
+from etcdfix.report.model import ValueKind
 from etcdfix.report.render.machine import Encoder
 from etcdfix.text.commands import RunOptions
 from tests.support.examinations import SECRET_BYTES, examination, readable
-
-
-def test_every_field() -> None:
-    found = examination(
-        "/registry/deployments/shop/web", lease=0x7F00AA, confidence=Confidence.LIKELY, message="what is wrong",
-        upstream_message="what the server says", transient=True, breaks_responses=True, readable_until="1.35",
-        evidence=(Evidence("check", "failed", "why"),),
-    )  # fmt: skip
-    gvk = GroupVersionKind("apps", "v1", "Deployment")
-    found = msgspec.structs.replace(
-        found, decoded=DecodedObject(gvk, b"web", b"shop", None, "protobuf"), kms_key_id="key-id-1",
-        rule="secrets,configmaps", key_fingerprints=("fp:1",),
-    )  # fmt: skip
-    finding = finding_from(found, baseline=True)
-    assert finding.remedies
-    assert msgspec.structs.replace(finding, remedies=[]) == Finding(
-        key="/registry/deployments/shop/web", group="apps", resource="deployments", namespace="shop", name="web",
-        outcome="decrypt-failure", cause="key-name-missing", confidence="likely", transient=True,
-        breaks_responses=True, apiserver="corrupt", message="what is wrong", upstream_message="what the server says",
-        transformer="aescbc/v1/key2", kms_key_id_sha256="sha256:" + hashlib.sha256(b"key-id-1").hexdigest(),
-        group_version_kind=ValueKind("apps", "v1", "Deployment"), readable_until="1.35", mod_revision=7,
-        create_revision=5, version=2, lease="7f00aa", value_size=len(SECRET_BYTES),
-        value_sha256="sha256:" + hashlib.sha256(SECRET_BYTES).hexdigest(),
-        evidence=[Evidence("check", "failed", "why")], remedies=[], baseline=True, severity="breaks-now",
-        rule="secrets,configmaps", key_fingerprint="fp:1", stale=False,
-    )  # fmt: skip
-
-
-def test_what_is_not_known_is_null() -> None:
-    finding = finding_from(readable(cause=Cause.OWNER_UNKNOWN), baseline=False)
-    assert finding.kms_key_id_sha256 is None
-    assert finding.group_version_kind is None
-    assert finding.readable_until is None
-    assert finding.lease is None
-    assert finding_from(readable(evidence=(Evidence("a", "b"),))).cause is None
-    assert not finding_from(examination()).baseline
 
 
 @pytest.mark.parametrize(

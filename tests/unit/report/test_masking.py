@@ -222,30 +222,21 @@ def test_a_damaged_secret_without_metadata() -> None:
 
 
 @pytest.mark.parametrize(
-    "value",
+    ("value", "masked"),
     [
-        {"metadata": {"resourceVersion": "masked"}},
-        {"metadata": {"resourceVersion": "identity-mismatch"}},
-        {"data": {"a": "<5 bytes masked>"}},
-        {"data": {"<masked>": 1}},
-        {"list": [1, {"x": ["<12 entries masked>"]}]},
-        {"annotation": '{"data":{"a":"\\u003c5 bytes masked\\u003e"}}'},
-        {"annotation": "text <masked> text"},
+        ({"metadata": {"resourceVersion": "masked"}}, True),
+        ({"metadata": {"resourceVersion": "identity-mismatch"}}, True),
+        ({"data": {"a": "<5 bytes masked>"}}, True),
+        ({"data": {"<masked>": 1}}, True),
+        ({"list": [1, {"x": ["<12 entries masked>"]}]}, True),
+        ({"annotation": '{"data":{"a":"\\u003c5 bytes masked\\u003e"}}'}, True),
+        ({"annotation": "text <masked> text"}, True),
+        ({}, False),
+        ({"metadata": None}, False),
+        ({"metadata": {"resourceVersion": ["masked"]}}, False),
+        ({"metadata": {"resourceVersion": "7", "name": "masked"}}, False),
+        ({"data": {"a": "bWFza2Vk", "masked": ""}, "b": "5 bytes masked", "c": "<5 bytes>"}, False),
     ],
 )
-def test_what_was_masked_is_known_again(value: dict[str, Any]) -> None:
-    assert is_masked(value)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        {},
-        {"metadata": None},
-        {"metadata": {"resourceVersion": ["masked"]}},
-        {"metadata": {"resourceVersion": "7", "name": "masked"}},
-        {"data": {"a": "bWFza2Vk", "masked": ""}, "b": "5 bytes masked", "c": "<5 bytes>"},
-    ],
-)
-def test_what_was_not_masked_is_not(value: dict[str, Any]) -> None:
-    assert not is_masked(value)
+def test_what_was_masked_is_known_again(value: dict[str, Any], masked: bool) -> None:
+    assert is_masked(value) is masked

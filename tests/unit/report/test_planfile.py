@@ -220,7 +220,6 @@ def test_a_key_that_the_plan_leaves_out(made: tuple[Path, StoredValue]) -> None:
     ("flags", "needs", "missing"),
     [
         ((), (f"--declare-key-lost {LOST}",), f"--declare-key-lost {LOST}"),
-        ((f"--declare-key-lost {LOST}",), ("--accept cluster-breaking",), "--accept cluster-breaking"),
         (("--accept mass-damage",), ("--accept cluster-breaking",), "--accept cluster-breaking"),
         (
             (f"--declare-key-lost {LOST}",),
@@ -251,35 +250,18 @@ def test_spaces_and_the_order_of_fields_do_not_matter(made: tuple[Path, StoredVa
     assert load_plan(path) == plan
 
 
-def _cut(raw: bytes) -> bytes:
-    return raw[:-200]
-
-
-def _unknown_field(raw: bytes) -> bytes:
-    return raw.replace(b"{\n", b'{\n  "more": 1,\n', 1)
-
-
-def _with_counts(raw: bytes) -> bytes:
-    """What an earlier release wrote, which let a plan stand in for a look at everything."""
-    return raw.replace(b'  "not_in_report"', b'  "proofs": [],\n  "not_in_report"', 1)
-
-
-def _other_version(raw: bytes) -> bytes:
-    return raw.replace(b"etcdfix/v1", b"etcdfix/v2", 1)
-
-
-def _report(raw: bytes) -> bytes:
-    return raw.replace(b"DeletionPlan", b"ScanReport", 1)
+def put(before: bytes, after: bytes) -> Callable[[bytes], bytes]:
+    return lambda raw: raw.replace(before, after, 1)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_cut, "is not a plan of etcdfix"),
-        (_unknown_field, "is not a plan of etcdfix: Object contains unknown field `more`"),
-        (_with_counts, "is not a plan of etcdfix: Object contains unknown field `proofs`"),
-        (_report, "its kind is ScanReport, expected DeletionPlan"),
-        (_other_version, "its apiVersion is etcdfix/v2, and this etcdfix reads only etcdfix/v1"),
+        (lambda raw: raw[:-200], "is not a plan of etcdfix"),
+        (put(b"{\n", b'{\n  "more": 1,\n'), "Object contains unknown field `more`"),
+        (put(b'  "not_in_report"', b'  "proofs": [],\n  "not_in_report"'), "unknown field `proofs`"),
+        (put(b"DeletionPlan", b"ScanReport"), "its kind is ScanReport, expected DeletionPlan"),
+        (put(b"etcdfix/v1", b"etcdfix/v2"), "its apiVersion is etcdfix/v2, and"),
         (lambda _: b"\xff\xff{}", "is not a plan of etcdfix: JSON is malformed"),
         (lambda _: b"[]", "is not a plan of etcdfix: Expected `object`, got `array`"),
         (gzip.compress, "is not a plan of etcdfix: it begins with 1f 8b: it is compressed (gzip)"),
@@ -289,8 +271,8 @@ def _report(raw: bytes) -> bytes:
         ),
         (lambda raw: b"\xff\xfe" + raw, "is not a plan of etcdfix: it begins with ff fe: it is UTF-16"),
         (lambda _: b"[" * 100_000, "is not a plan of etcdfix"),
-        (lambda raw: raw.replace(b'"entries": [', b'"entries": 7, "x": [', 1), "is not a plan of etcdfix"),
-        (lambda raw: raw.replace(b"uid-kube-system", b"uid-kube-systen", 1), "its digest does not fit"),
+        (put(b'"entries": [', b'"entries": 7, "x": ['), "is not a plan of etcdfix"),
+        (put(b"uid-kube-system", b"uid-kube-systen"), "its digest does not fit"),
     ],
 )
 def test_what_is_no_plan_is_refused(
@@ -411,21 +393,21 @@ def reseal(path: Path) -> None:
 def test_one_wrong_row_among_very_many(
     made: tuple[Path, StoredValue], wrong: tuple[bytes, bytes], said: str
 ) -> None:
-    path = grown(made[0], 5_000)
+    path = grown(made[0], 1_000)
     reseal(path)
-    assert len(load_plan(path).entries) == 5_000
-    grown(path, 5_000, wrong=wrong)
+    assert len(load_plan(path).entries) == 1_000
+    grown(path, 1_000, wrong=wrong)
     with pytest.raises(ConfigurationError, match=said):
         load_plan(path)
 
 
 @pytest.mark.parametrize("moved", ["doubled", "dropped", "swapped", "last dropped"])
 def test_rows_that_were_moved_are_an_edit(made: tuple[Path, StoredValue], moved: str) -> None:
-    path = grown(made[0], 1_000)
+    path = grown(made[0], 300)
     reseal(path)
     load_plan(path)
     lines = path.read_bytes().split(b"\n")
-    at = next(number for number, line in enumerate(lines) if b"/web-500" in line)
+    at = next(number for number, line in enumerate(lines) if b"/web-150" in line)
     if moved == "doubled":
         lines.insert(at, lines[at])
     elif moved == "dropped":
@@ -478,15 +460,15 @@ def test_a_plan_that_changes_after_it_was_read_changes_nothing(made: tuple[Path,
 
 
 def test_very_many_rows_take_little_memory(made: tuple[Path, StoredValue]) -> None:
-    path, value = grown(made[0], 40_000), made[1]
+    path, value = grown(made[0], 12_000), made[1]
     reseal(path)
     load_plan(path)
     tracemalloc.start()
     try:
         plan = load_plan(path)
         assert refused(plan, value.key + b"-else")
-        assert sum(1 for _ in plan.entries) == 40_000
+        assert sum(1 for _ in plan.entries) == 12_000
         most = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert most < 4 << 20  # the file is 36 MB
+    assert most < 4 << 20  # the file is 11 MB

@@ -4,7 +4,6 @@ import errno
 import fcntl
 import gzip
 import hashlib
-import mmap
 import os
 import tempfile
 import zlib
@@ -157,12 +156,6 @@ def test_file_system_without_locks(tmp_path: Path, image: bytes, monkeypatch: py
     opened(tmp_path, image)
 
 
-def test_file_that_cannot_be_mapped(tmp_path: Path, image: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mmap, "mmap", raising(OSError(errno.ENODEV, "No such device")))
-    with pytest.raises(SourceError, match="cannot be mapped: No such device"):
-        opened(tmp_path, image)
-
-
 # gzip
 
 
@@ -208,7 +201,7 @@ def test_bomb_is_stopped_by_the_meta_page(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(dbfile, "UNPACK_SLACK", 1 << 20)
     image = database([put(2, b"/k", b"v")])
     bomb = zlib.compressobj(9, wbits=31)
-    packed = bomb.compress(image) + bomb.compress(bytes(64 << 20)) + bomb.flush()
+    packed = bomb.compress(image) + bomb.compress(bytes(8 << 20)) + bomb.flush()
     assert len(packed) < 1 << 20
     with pytest.raises(SourceError, match=f"the {len(image)} bytes that its meta page promises") as caught:
         opened(tmp_path, packed)
@@ -224,30 +217,6 @@ def test_temporary_file_that_cannot_be_made(
         opened(tmp_path, gzip.compress(image))
     assert hint in caught.value.hint
     assert bool(hint) == bool(caught.value.hint)
-
-
-def test_disk_that_fills_up_while_unpacking(
-    tmp_path: Path, image: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    closed = []
-    monkeypatch.setattr(
-        tempfile,
-        "TemporaryFile",
-        lambda **_: SimpleNamespace(
-            write=raising(OSError(errno.ENOSPC, "No space left on device")), close=lambda: closed.append(True)
-        ),
-    )
-    with pytest.raises(SourceError, match="No space left on device"):
-        opened(tmp_path, gzip.compress(image))
-    assert closed
-
-
-def test_unpacked_file_has_no_name(tmp_path: Path, image: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    directory = tmp_path / "temporary"
-    directory.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(directory))
-    opened(tmp_path, gzip.compress(image))
-    assert list(directory.iterdir()) == []
 
 
 def test_half_of_the_free_space_is_the_limit(

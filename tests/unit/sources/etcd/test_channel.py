@@ -291,18 +291,6 @@ def test_no_socket_to_be_had(listener: socket.socket, monkeypatch: pytest.Monkey
         assert etcd.recv(9) == b""
 
 
-def test_strangers_do_not_fill_the_queue(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as come before the first of them was sent away."""
-    monkeypatch.setattr(threading.Thread, "start", lambda _thread: None)
-    monkeypatch.setattr(threading.Thread, "join", lambda *_given: None)
-    with to(listener) as relay:
-        waiting = [socket.socket(socket.AF_UNIX) for _ in range(50)]
-        for each in waiting:
-            each.setblocking(False)
-            each.connect(f"\0{name_of(relay)}")
-            each.close()
-
-
 @pytest.fixture(autouse=True)
 def _no_thread_is_left() -> Iterator[None]:
     before = set(threading.enumerate())
@@ -364,14 +352,6 @@ def kill_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 STANDS_STILL = "gRPC stands still: the system gives this process too few threads or too little memory$"
 
 
-def test_a_first_request_whose_end_nobody_tells(monkeypatch: pytest.MonkeyPatch) -> None:
-    kill_thread(monkeypatch)
-    with pytest.raises(SourceUnreachable, match=STANDS_STILL) as caught:
-        EtcdClient(EtcdConnection(endpoints=("127.0.0.1:1",)), on_notice=print)
-    assert "ulimit -v" in caught.value.hint
-    assert anything_stuck()
-
-
 @pytest.mark.parametrize("seconds", [0.05, 9])
 def test_a_request_whose_end_nobody_tells(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """A small one, and a page, for which a sign of life is asked between."""
@@ -386,12 +366,6 @@ def test_a_request_whose_end_nobody_tells(monkeypatch: pytest.MonkeyPatch, secon
         client.close()
     assert notices == []
     assert anything_stuck()
-
-
-def test_a_client_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    refuse_threads(monkeypatch, 3)
-    with pytest.raises(SourceUnreachable, match="too few threads"):
-        EtcdClient(EtcdConnection(endpoints=("127.0.0.1:1",)), on_notice=print)
 
 
 def test_a_channel_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:

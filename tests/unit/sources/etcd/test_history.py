@@ -23,7 +23,7 @@ from etcdfix.sources.etcd.paging import (
 )
 from etcdfix.wire.etcd import message
 from tests.support.connections import connected
-from tests.support.scripted_etcd import PERMISSION_DENIED, WATCH, Call, ScriptedEtcd
+from tests.support.scripted_etcd import WATCH, Call, ScriptedEtcd
 
 KEY = b"/registry/secrets/shop/a"
 LAG_SECONDS = 0.05
@@ -111,12 +111,6 @@ def test_a_watch_that_ends_early_is_no_complete_history(etcd: ScriptedEtcd) -> N
         [message("WatchResponse")(header=header, created=True)] if call.path == WATCH else None
     )
     assert "the watch ended early" in failing(etcd).failure.message
-
-
-def test_the_first_question_is_refused(etcd: ScriptedEtcd) -> None:
-    etcd.script = lambda call: None if call.path.endswith("Status") else PERMISSION_DENIED
-    assert failing(etcd).failure.kind is FailureKind.DENIED
-    assert etcd.requests(WATCH) == []
 
 
 def superseded_of(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import time
 from array import array
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -132,16 +130,11 @@ def test_nothing_is_told_by_what_was_not_agreed_on_across_a_gap_or_of_either_bra
     assert claims_of([record(1, 7), record(1, 7), record(2, 9)], 100, one_run) == []
 
 
-def test_between_two_claims_that_leave_no_room_each_revision_is_known() -> None:
-    points = Points(trace("xxxxx"), [Claim(1, 10), Claim(5, 14)])
-    assert [points.revision(entry) for entry in range(1, 6)] == [10, 11, 12, 13, 14]
-
-
 def test_a_claim_that_does_not_fit_the_others_is_dropped() -> None:
     # The first write of the log had failed, and the revision is older than the log.
     points = Points(trace("xxxxxx"), [Claim(1, 3), Claim(2, 20), Claim(3, 21), Claim(5, 23)])
     assert (points.revision(1), points.bounds(1)) == (None, (0, 19))
-    assert [points.revision(entry) for entry in (2, 3, 5)] == [20, 21, 23]
+    assert [points.revision(entry) for entry in (2, 3, 4, 5)] == [20, 21, 22, 23]
     assert not points.fits(Claim(4, 30))
     assert not points.fits(Claim(4, 21))
     assert points.fits(Claim(4, 22))
@@ -150,17 +143,11 @@ def test_a_claim_that_does_not_fit_the_others_is_dropped() -> None:
     assert not points.fits(Claim(5, 22))
 
 
-@pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    with ExitStack() as opened:
-        yield opened
-
-
-def read(directory: Path, stack: ExitStack) -> list[Record | Damage]:
+def read(directory: Path) -> list[Record | Damage]:
     segments, problems = open_segments(directory)
     assert problems == []
     for segment in segments:
-        stack.callback(segment.close)
+        OPEN.callback(segment.close)
     return [*records(segments)]
 
 
@@ -182,52 +169,42 @@ def written(count: int = 12, *, cuts: tuple[int, ...] = ()) -> LogWriter:
     return log
 
 
-@pytest.mark.parametrize("back", range(1, 140, 3))
-def test_a_log_that_was_cut_off_gives_all_before_and_is_not_damaged(
-    tmp_path: Path, stack: ExitStack, back: int
-) -> None:
+@pytest.mark.parametrize("back", range(1, 140, 17))
+def test_a_log_that_was_cut_off_gives_all_before_and_is_not_damaged(tmp_path: Path, back: int) -> None:
     directory = written().write(tmp_path)
     (file,) = directory.iterdir()
     file.write_bytes(file.read_bytes()[: -PREALLOCATED - back])
-    found = read(directory, stack)
+    found = read(directory)
     assert entries(found) in (list(range(1, 13)), list(range(1, 12)))
     assert not [one for one in found if isinstance(one, Damage) and not one.torn]
 
 
-def test_a_last_write_with_a_sector_of_zeros_is_torn(tmp_path: Path, stack: ExitStack) -> None:
+def test_a_last_write_with_a_sector_of_zeros_is_torn(tmp_path: Path) -> None:
     log = written(2)
     log.entry(as_apiserver(b"/registry/secrets/large", 0, os.urandom(3000)))
-    directory = log.write(tmp_path)
-    (file,) = directory.iterdir()
-    raw = bytearray(file.read_bytes())
-    end = len(raw) - PREALLOCATED
-    begin = (end - 1500) // 512 * 512
+    raw = log.segments[-1][1]
+    begin = (len(raw) - 1500) // 512 * 512
     raw[begin : begin + 512] = bytes(512)
-    file.write_bytes(raw)
-    found = read(directory, stack)
+    found = read(log.write(tmp_path))
     assert entries(found) == [1, 2]
     assert [one.torn for one in found if isinstance(one, Damage)] == [True]
 
 
-@pytest.mark.parametrize("bit", range(0, 8 * 150, 7))
-def test_one_flipped_bit_loses_one_record(tmp_path: Path, stack: ExitStack, bit: int) -> None:
+@pytest.mark.parametrize("bit", range(0, 8 * 150, 53))
+def test_one_flipped_bit_loses_one_record(tmp_path: Path, bit: int) -> None:
     log = written(5)
     begin = len(log.segments[-1][1])
     for turn in range(8):
         log.entry(as_apiserver(b"/registry/secrets/x%d" % turn, 0, b"w" * 60))
-    directory = log.write(tmp_path)
-    (file,) = directory.iterdir()
-    raw = bytearray(file.read_bytes())
-    raw[begin + bit // 8] ^= 1 << bit % 8
-    file.write_bytes(raw)
-    found = read(directory, stack)
+    log.segments[-1][1][begin + bit // 8] ^= 1 << bit % 8
+    found = read(log.write(tmp_path))
     lost = set(range(1, 14)) - set(entries(found))
     assert 1 <= len(lost) <= 3  # one, its neighbour, and what proves the next where the length is wrong
     assert lost <= {6, 7, 8, 9}
     assert [one.torn for one in found if isinstance(one, Damage)] == [False]
 
 
-def test_a_log_inside_a_value_is_not_read_for_the_log(tmp_path: Path, stack: ExitStack) -> None:
+def test_a_log_inside_a_value_is_not_read_for_the_log(tmp_path: Path) -> None:
     inner = LogWriter()
     for turn in range(9):
         inner.entry(as_apiserver(b"/registry/secrets/evil", 0, b"planted %d" % turn))
@@ -236,12 +213,8 @@ def test_a_log_inside_a_value_is_not_read_for_the_log(tmp_path: Path, stack: Exi
     log.entry(as_apiserver(b"/registry/secrets/copy", 0, bytes(inner.segments[0][1])))
     log.entry(as_apiserver(b"/registry/secrets/after", 0, b"w" * 60))
     log.entry(as_apiserver(b"/registry/secrets/after", 5, b"w" * 60))
-    directory = log.write(tmp_path)
-    (file,) = directory.iterdir()
-    raw = bytearray(file.read_bytes())
-    raw[begin] ^= 0x40  # the length of the frame that holds it
-    file.write_bytes(raw)
-    found = read(directory, stack)
+    log.segments[-1][1][begin] ^= 0x40  # the length of the frame that holds it
+    found = read(log.write(tmp_path))
     assert not [one for one in found if isinstance(one, Record) and b"planted" in one.data]
 
 
@@ -254,15 +227,13 @@ def test_a_log_inside_a_value_is_not_read_for_the_log(tmp_path: Path, stack: Exi
         pytest.param(b"\x00\x00\x00\x02\x00\x00\x00\x00\x08\x02\x10\x05\x1a\x80\x80\x01", id="of 32 MB"),
     ],
 )
-def test_a_value_made_of_frames_is_searched_in_little_time(
-    tmp_path: Path, stack: ExitStack, frames: bytes
-) -> None:
+def test_a_value_made_of_frames_is_searched_in_little_time(tmp_path: Path, frames: bytes) -> None:
     """Somebody may have written one, and its own frame be damaged: hours, if each were followed to its end."""
     place, name = 1, b"/registry/configmaps/evil"
     while place % 8:  # where a frame can stand
         log, name = written(2), name + b"l"
         begin = len(log.segments[-1][1])
-        log.entry(as_apiserver(name, 0, frames * 20_000))
+        log.entry(as_apiserver(name, 0, frames * 8_000))
         place = bytes(log.segments[-1][1]).index(frames)
     log.entry(as_apiserver(b"/registry/secrets/good", 0, b"v"))
     log.entry(as_apiserver(b"/registry/secrets/last", 0, b"v"))
@@ -273,34 +244,30 @@ def test_a_value_made_of_frames_is_searched_in_little_time(
         file.write(content)
         file.truncate(len(content) + (40 << 20))
     started = time.process_time()
-    (damage,) = [one for one in read(tmp_path, stack) if isinstance(one, Damage)]
+    (damage,) = [one for one in read(tmp_path) if isinstance(one, Damage)]
     assert not damage.torn
     assert time.process_time() - started < 20
 
 
-def test_zeros_over_what_was_written_are_damage_and_no_end(tmp_path: Path, stack: ExitStack) -> None:
+def test_zeros_over_what_was_written_are_damage_and_no_end(tmp_path: Path) -> None:
     log = written(3)
     begin = len(log.segments[-1][1])
     for turn in range(5):
         log.entry(as_apiserver(b"/registry/secrets/x%d" % turn, 0, b"w" * 600))
-    directory = log.write(tmp_path)
-    (file,) = directory.iterdir()
-    raw = bytearray(file.read_bytes())
-    raw[begin : begin + 512] = bytes(512)
-    file.write_bytes(raw)
-    found = read(directory, stack)
+    log.segments[-1][1][begin : begin + 512] = bytes(512)
+    found = read(log.write(tmp_path))
     assert entries(found)[:3] == [1, 2, 3]
     assert 8 in entries(found)
     assert len([one for one in found if isinstance(one, Damage)]) == 1
 
 
-def test_a_segment_that_lost_its_end_is_told_by_the_next(tmp_path: Path, stack: ExitStack) -> None:
+def test_a_segment_that_lost_its_end_is_told_by_the_next(tmp_path: Path) -> None:
     log = written(cuts=(5,))
     name, data = log.segments[0]
     whole = len(data)
     log.entry(b"")
     del data[whole - 200 :]
-    found = read(log.write(tmp_path), stack)
+    found = read(log.write(tmp_path))
     assert [one.torn for one in found if isinstance(one, Damage)]
     assert 12 in entries(found)
     assert name.endswith(".wal")
@@ -333,13 +300,13 @@ def test_a_segment_that_is_a_link_or_a_pipe_is_not_followed(tmp_path: Path) -> N
         open_segments(tmp_path / "pipes")
 
 
-def test_missing_segments_and_repaired_ones_are_told(tmp_path: Path, stack: ExitStack) -> None:
+def test_missing_segments_and_repaired_ones_are_told(tmp_path: Path) -> None:
     directory = written(cuts=(3, 7)).write(tmp_path)
     names = sorted(path.name for path in directory.iterdir())
     (directory / names[1]).rename(directory / (names[1] + ".broken"))
     segments, problems = open_segments(directory)
     for segment in segments:
-        stack.callback(segment.close)
+        OPEN.callback(segment.close)
     assert [problem.split()[0] for problem in problems] == [names[1] + ".broken"]
     missing = [found.what for found in records(segments) if isinstance(found, Damage)]
     assert missing == [f"segments are missing before {directory / names[2]}"]

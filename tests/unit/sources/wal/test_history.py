@@ -13,7 +13,7 @@ from etcdfix.sources.wal.entries import WriteAheadLog
 from etcdfix.sources.wal.history import LogHistory
 from etcdfix.sources.wal.model import LoggedWrite, WriteKind
 from etcdfix.sources.wal.replay import Applied, Base, Held, Replay
-from etcdfix.sources.wal.requests import Transaction, action_of, expected_revisions, in_range, writes_of
+from etcdfix.sources.wal.requests import action_of, writes_of
 from etcdfix.testing.protobytes import block, number
 from etcdfix.wire import raft
 from tests.support.stopping import OPEN
@@ -127,12 +127,15 @@ def test_a_database_in_the_log_is_a_base(tmp_path: Path) -> None:
         assert found.replayed.endswith("db, which shows the entries up to 60")
 
 
-def test_a_log_of_another_history_is_never_offered(tmp_path: Path) -> None:
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_log_of_another_history_is_never_offered(tmp_path: Path, beside: bool) -> None:
+    """The database beside it does not speak for the cluster that runs."""
     etcd, other = ModelEtcd(), ModelEtcd()
     for one, word in ((etcd, b"ours"), (other, b"theirs")):
         for turn in range(40):
             one.update(b"/registry/leases/%d" % (turn % 7), b"beat %d of %s" % (turn, word))
-    found = played(written(other, tmp_path), etcd.store())
+    databases = [SnapshotSource(other.database(tmp_path / "db"))] if beside else []
+    found = played(written(other, tmp_path), etcd.store(), *map(OPEN.enter_context, databases))
     assert found.agreement.same is False
     assert all_writes(found) == []
 
@@ -153,62 +156,6 @@ def test_behind_a_snapshot_that_is_all_there_is_the_log_goes_on_and_nothing_is_c
         (write,) = found.writes(b"/registry/secrets/a/b")
         assert (write.mod_revision, write.confidence) == (62, Confidence.LIKELY)
         assert all(one.confidence is not Confidence.CERTAIN for one in all_writes(found))
-
-
-def test_a_snapshot_of_another_cluster_is_no_base(tmp_path: Path) -> None:
-    etcd, other = ModelEtcd(), ModelEtcd()
-    busy(etcd, 50)
-    for turn in range(60):
-        other.update(b"/registry/secrets/other/%d" % (turn % 3), b"of another cluster %d" % turn)
-    etcd.log.commit()
-    etcd.log.cut()
-    busy(etcd, 10)
-    with SnapshotSource(other.database(tmp_path / "db")) as base:
-        etcd.update(b"/registry/secrets/a/b", b"one")
-        busy(etcd, 30)
-        found = history(etcd, tmp_path, base, keep=1)
-        assert found.agreement.same
-        assert all(one.confidence is not Confidence.CERTAIN for one in all_writes(found))
-        assert "replaying the log does not lead to what is stored now" in found.problems[0]
-        for one in all_writes(found):
-            if one.mod_revision is not None:
-                assert etcd.truth[one.entry_index, one.key] == (one.mod_revision, one.value)
-
-
-def test_values_stay_out_of_tracebacks(tmp_path: Path) -> None:
-    etcd = ModelEtcd()
-    etcd.put(b"/registry/secrets/a/b", b"hunter2")
-    busy(etcd)
-    (write,) = history(etcd, tmp_path).writes(b"/registry/secrets/a/b")
-    assert write.value == b"hunter2"
-    assert "hunter2" not in repr(write)
-
-
-def test_the_database_beside_a_log_does_not_speak_for_the_cluster_that_runs(tmp_path: Path) -> None:
-    etcd, other = ModelEtcd(), ModelEtcd()
-    busy(other, 60)
-    for turn in range(60):
-        etcd.update(b"/registry/configmaps/a/%d" % turn, b"of the cluster that runs %d" % turn)
-    with SnapshotSource(other.database(tmp_path / "db")) as beside:
-        found = played(written(other, tmp_path), etcd.store(), beside)
-        assert found.agreement.same is False
-        assert all_writes(found) == []
-
-
-def test_a_copy_that_went_its_own_way_is_not_believed_for_the_database_beside_it(tmp_path: Path) -> None:
-    etcd, other = ModelEtcd(), ModelEtcd()
-    for both in (etcd, other):
-        busy(both, 30)
-        both.put(b"/registry/secrets/a/shared", b"written before they parted")
-    fork = other.log.index
-    for turn in range(30):
-        other.update(b"/registry/leases/%d" % (turn % 7), b"theirs %d" % turn)
-        etcd.update(b"/registry/leases/%d" % (turn % 7), b"ours %d" % turn)
-    busy(etcd, 90)
-    with SnapshotSource(other.database(tmp_path / "db")) as beside:
-        found = played(written(other, tmp_path), etcd.store(), beside)
-        for one in all_writes(found):
-            assert one.entry_index <= fork or one.confidence is Confidence.POSSIBLE
 
 
 def test_how_far_every_write_stands_in_the_log(tmp_path: Path) -> None:
@@ -265,7 +212,8 @@ def test_where_authentication_is_switched_on_the_rest_is_told_by_compares(tmp_pa
     ]
     (write,) = found.writes(b"/registry/leases/x")
     assert (write.confidence, write.mod_revision) == (Confidence.POSSIBLE, None)
-    assert "alice" not in repr(write)
+    assert write.value == b"who knows"
+    assert not any(word in repr(write) for word in ("alice", "who knows"))
 
 
 def test_a_snapshot_from_before_the_base_contradicts_nothing(tmp_path: Path) -> None:
@@ -516,25 +464,3 @@ def test_where_authentication_is_on_nothing_can_be_told() -> None:
     assert "authentication is on" in Played(base).replay.stopped
     base = Base(None, AppliedState(0, None, 1, (b"\xff",), frozenset(), authentication=False))
     assert "not known" in Played(base).replay.stopped
-
-
-def test_the_parts_of_a_request() -> None:
-    raw = request(
-        TXN,
-        txn(
-            [compare(b"a", 2, 7), compare(b"b", 1, 0)],
-            [op_put(put(b"a", b""))],
-            [op_delete(delete_range(b"c", b"d"))],
-        ),
-    )
-    entry = number(2, 1) + number(3, 1) + block(4, raw)
-    action = action_of(raft.parse_entry(entry, 0, len(entry)), entry)
-    assert isinstance(action, Transaction)
-    assert expected_revisions(action) == {b"a": 7}
-    assert [(one.step.number, one.step.key, one.fallback) for one in writes_of(action)] == [
-        (0, b"a", False),
-        (1, b"c", True),
-    ]
-    assert in_range(b"c", b"c", b"")
-    assert not in_range(b"d", b"c", b"d")
-    assert in_range(b"zz", b"c", b"\0")

@@ -14,7 +14,7 @@ fi
 snapshot=$1
 config=$2
 baseline=${3:-}
-# Last night's report is replaced, so it is no baseline; nor should it be one (docs/ci/README.md).
+# Last night's report is replaced, so it is no baseline; nor should it be one (docs/ci.md).
 if [ etcdfix.json -ef "$baseline" ]; then
   echo "etcdfix: the baseline may not be etcdfix.json, which this writes: copy a report that somebody has looked at" >&2
   exit 2

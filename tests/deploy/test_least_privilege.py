@@ -1,6 +1,6 @@
 """The nightly scan as the manifest has it, by an etcd user that may read the storage prefix and nothing else.
 
-The commands that make the user are those of docs/deploy/README.md.
+The commands that make the user are those of docs/fleet.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HOLDS = (
 
 
 def documented_commands() -> list[list[str]]:
-    page = (DEPLOY / "README.md").read_text()
+    page = (DEPLOY.parent / "fleet.md").read_text()
     (block,) = re.findall(
         r"^ *```sh\n( *etcdctl role add etcdfix\n.*?)^ *```", page, re.DOTALL | re.MULTILINE
     )
@@ -78,7 +78,7 @@ def test_the_nightly_scan_of_this_user_is_complete(
     written = (tmp_path / "reports" / "played.json").read_text()
     report = json.loads(written)
     assert (code, report["complete"], report["incomplete_reasons"]) == (0, True, [])
-    look = re.findall(r"exec reader -- grep '(.*)'", (DEPLOY / "README.md").read_text())
+    look = re.findall(r"exec reader -- grep '(.*)'", (DEPLOY.parent / "fleet.md").read_text())
     assert [bool(re.search(pattern, written, re.MULTILINE)) for pattern in look] == [True]
     assert report["summary"]["keys"] == 2
     assert report["source"]["kube_system_uid"]

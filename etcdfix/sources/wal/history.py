@@ -1,4 +1,4 @@
-"""What a log did to each key, and how sure that is. The reasoning stands in ``docs/wal.md``."""
+"""What a log did to each key, and how sure that is. ``docs/formats/wal.md`` has the reasons."""
 
 from __future__ import annotations
 

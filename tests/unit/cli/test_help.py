@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+import shutil
 
 import click
+import msgspec
 import pytest
+from click.shell_completion import ShellComplete
 
+from etcdfix import __version__
+from etcdfix.cli.about import audit_schema
 from etcdfix.cli.examples import EXAMPLES
 from etcdfix.cli.plan import run_command
 from etcdfix.cli.root import cli, run
 from etcdfix.model.rules import MEANINGS
+from etcdfix.report.schema import SCHEMAS
 from tests.support.fixtures import Captured, Patch
 from tests.unit.cli.test_variables import COMMANDS
 
@@ -101,3 +108,45 @@ def test_help_in_words(words: list[str], page: list[str], capfd: Captured) -> No
     expected = capfd.readouterr()
     assert run(words) == 0
     assert capfd.readouterr() == expected
+
+
+ALL = {**SCHEMAS, "audit": audit_schema}
+
+
+@pytest.mark.parametrize(("words", "name"), [([], "report"), (["finding"], "finding"), (["audit"], "audit")])
+def test_schema_is_printed(capfd: Captured, words: list[str], name: str) -> None:
+    assert run(["schema", *words]) == 0
+    assert json.loads(capfd.readouterr().out) == json.loads(msgspec.json.encode(ALL[name]()))
+
+
+def test_help_names_each_schema_and_no_other(capfd: Captured) -> None:
+    assert run(["schema", "--help"]) == 0
+    (names,) = re.findall(r"\n\n((?: {4}[a-z].*\n)+)", capfd.readouterr().out)
+    assert "".join(names.split()).split(",") == list(ALL)
+
+
+def test_what_it_says(capfd: Captured, no_variables: None) -> None:
+    assert run(["version"]) == 0
+    first, _python, *knows = capfd.readouterr().out.splitlines()
+    assert first == f"etcdfix {__version__}"
+    assert knows == ["Kubernetes: knows 1.17 to 1.37", "reports: writes and reads etcdfix/v1"]
+
+
+def offered(*words: str) -> list[str]:
+    """What is offered for the last word."""
+    completion = ShellComplete(cli, {}, "etcdfix", "_ETCDFIX_COMPLETE")
+    return [item.value for item in completion.get_completions(list(words[:-1]), words[-1])]
+
+
+def test_commands_and_options() -> None:
+    assert offered("sc") == ["scan", "schema"]
+    assert offered("encryption", "us") == ["usage"]
+    assert offered("scan", "--no-k") == ["--no-kms"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_a_shell(shell: str, capfd: Captured) -> None:
+    if shutil.which("bash") is None:
+        pytest.skip("click asks bash for its version, and there is none")
+    assert run(["completion", shell]) == 0
+    assert f"_ETCDFIX_COMPLETE={shell}_complete" in capfd.readouterr().out

@@ -39,21 +39,6 @@ def test_the_document(orphans: Runner) -> None:
     assert groups["crd-gone"]["confidence"] == "likely"
 
 
-def test_an_owner_in_another_namespace_or_of_another_kind_is_no_reason_to_wait(orphans: Runner) -> None:
-    cluster = Cluster()
-    cluster.namespace("shop")
-    cluster.namespace("pay")
-    cluster.add("apps/v1", "ReplicaSet", "there", "pay")
-    cluster.pod("a", owners=(owner("ReplicaSet", "there"),))
-    first = cluster.pod("b", "pay", owners=(owner("Deployment", "there"),))
-    cluster.pod("c", "pay", owners=(owner("ReplicaSet", "there"),))
-    ran = orphans(cluster)
-    assert ran.out.splitlines()[1].startswith("Next: owner-elsewhere: correct the owner reference before ")
-    assert f"etcdfix explain {first} --impact" in ran.out
-    (group,) = orphans(cluster, "-o", "json").document["groups"]
-    assert (group["reason"], group["count"]) == ("owner-elsewhere", 2)
-
-
 def test_nothing_left_over(orphans: Runner) -> None:
     cluster = Cluster()
     cluster.namespace("shop")

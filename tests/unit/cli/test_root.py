@@ -8,27 +8,33 @@ import sys
 import threading
 import types
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import click
 import pytest
 
 from etcdfix.cli import root
+from etcdfix.cli.look import ExitCode, scan_exit_code
 from etcdfix.cli.root import cli, run
+from etcdfix.commands.scan import ScanResult
+from etcdfix.commands.scanning.pipeline import FAILING
 from etcdfix.model import errors
+from etcdfix.model.model import Outcome
+from etcdfix.report.model import Summary
 from etcdfix.sources.errors import NotASnapshot, SourceDenied
 from etcdfix.sources.etcd import threads
 from tests.support.fixtures import Captured, Patch
 
-Outcome = tuple[int, str, str]
-RunCommand = Callable[[Callable[[], Any]], Outcome]
+Ended = tuple[int, str, str]
+RunCommand = Callable[[Callable[[], Any]], Ended]
 
 
 @pytest.fixture
 def run_command(monkeypatch: Patch, capfd: Captured) -> RunCommand:
     """Return a function that runs a command made of the given body, and returns code, stdout, stderr."""
 
-    def run_body(body: Callable[[], Any]) -> Outcome:
+    def run_body(body: Callable[[], Any]) -> Ended:
         module = types.ModuleType("etcdfix.cli.probe")
         module.command = click.command("probe")(body)  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -108,19 +114,6 @@ def test_help_imports_no_command() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_a_reader_that_goes_away_is_not_an_error_message() -> None:
-    """Nor is it exit code 1, which would say that there are findings."""
-    code = (
-        "import os, sys\n"
-        "r, w = os.pipe(); os.close(r); os.dup2(w, 1)\n"
-        "sys.argv = ['etcdfix', 'schema']\n"
-        "from etcdfix.cli.root import main\n"
-        "main()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (3, "")
-
-
 def test_a_signal_while_something_is_asked(run_command: RunCommand) -> None:
     def body() -> NoReturn:
         try:
@@ -147,3 +140,72 @@ def test_what_never_ends_does_not_hold_up_the_end(monkeypatch: Patch) -> None:
     with pytest.raises(SystemExit):
         root.main()
     assert ended == [5]
+
+
+BAD = {Outcome.DECRYPT_FAILURE: 1, Outcome.INCONSISTENT: 0}
+DOUBTFUL = {Outcome.UNDETERMINED: 1}
+NOTHING = errors.SourceError("no key starts with /registry/")
+TERMINATED = errors.EndedEarly("ended by SIGTERM", 143)
+TIMED_OUT = errors.EndedEarly("ended by --timeout 1s", 3, 5)
+
+
+def result(**changes: Any) -> ScanResult:
+    fields: dict[str, Any] = {
+        "new": {}, "problems": [],
+    }  # fmt: skip
+    summary = changes.pop("summary", Summary(keys=10, readable=10))
+    report: Any = SimpleNamespace(summary=summary)
+    return ScanResult(report=report, **(fields | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({}, ExitCode.NOTHING_WRONG),
+        ({"new": BAD}, ExitCode.FINDINGS),
+        ({"new": DOUBTFUL}, ExitCode.INCOMPLETE),
+        ({"problems": ["page 7"]}, ExitCode.INCOMPLETE),
+        ({"new": BAD | DOUBTFUL}, ExitCode.INCOMPLETE),
+        ({"new": BAD, "problems": ["page 7"]}, ExitCode.INCOMPLETE),
+        ({"nothing": NOTHING}, ExitCode.SOURCE),
+        ({"nothing": NOTHING, "problems": ["page 7"]}, ExitCode.SOURCE),
+        ({"problems": ["denied"], "summary": Summary()}, ExitCode.SOURCE),
+        ({"ended": errors.EndedEarly.of(KeyboardInterrupt())}, ExitCode.INTERRUPTED),
+        ({"ended": TERMINATED}, ExitCode.TERMINATED),
+        ({"ended": TERMINATED, "new": BAD, "problems": ["page 7"]}, ExitCode.TERMINATED),
+        ({"ended": TIMED_OUT, "new": BAD}, ExitCode.INCOMPLETE),
+        ({"ended": TIMED_OUT, "summary": Summary()}, ExitCode.SOURCE),
+    ],
+)
+def test_exit_code_of_a_scan(changes: dict[str, Any], code: ExitCode) -> None:
+    assert scan_exit_code(result(**changes)) == code
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "new", "code"),
+    [
+        (FAILING, BAD | DOUBTFUL, ExitCode.INCOMPLETE),
+        ((Outcome.DECRYPT_FAILURE,), BAD | DOUBTFUL, ExitCode.FINDINGS),
+        ((Outcome.INCONSISTENT,), BAD | DOUBTFUL, ExitCode.NOTHING_WRONG),
+        ((Outcome.UNDETERMINED,), BAD | DOUBTFUL, ExitCode.INCOMPLETE),
+        ((Outcome.UNDETERMINED,), BAD, ExitCode.NOTHING_WRONG),
+        ((), BAD | DOUBTFUL, ExitCode.NOTHING_WRONG),
+    ],
+)
+def test_outcomes_can_be_chosen(
+    fail_on: tuple[Outcome, ...], new: dict[Outcome, int], code: ExitCode
+) -> None:
+    assert scan_exit_code(result(new=new), fail_on) == code
+
+
+def test_what_was_lost_counts_whatever_was_chosen() -> None:
+    assert scan_exit_code(result(problems=["page 7"]), ()) == ExitCode.INCOMPLETE
+    assert scan_exit_code(result(ended=TERMINATED), ()) == ExitCode.TERMINATED
+    assert scan_exit_code(result(nothing=NOTHING), ()) == ExitCode.SOURCE
+
+
+def test_numbers_are_those_of_the_contract() -> None:
+    assert {code.name: code.value for code in ExitCode} == {
+        "NOTHING_WRONG": 0, "FINDINGS": 1, "USAGE": 2, "INCOMPLETE": 3, "SOURCE": 5, "HUNG_UP": 129,
+        "INTERRUPTED": 130, "TERMINATED": 143,
+    }  # fmt: skip

@@ -16,11 +16,17 @@ from etcdfix.cli.options import _Word
 from etcdfix.cli.root import run
 from etcdfix.model.errors import ConfigurationError, RefusedByRule
 from etcdfix.model.rules import MEANINGS, NAMED, Rule
+from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Link, Result
 from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.text.commands import ACKNOWLEDGEMENT
-from tests.support.fixtures import Captured
+from tests.support.audit_logs import entry, own_directory
+from tests.support.collecting import ALPHA
+from tests.support.fixtures import Captured, Patch
+
+pytestmark = pytest.mark.usefixtures("no_variables")
+
 
 UNTYPED: dict[str, Any] = {"etcd_prefix": None}
 
@@ -172,3 +178,114 @@ def test_a_server_is_accepted_by_the_address_that_it_is_known_by() -> None:
 def test_what_is_no_digest_is_a_usage_error(capfd: Captured, name: str, option: str, text: str) -> None:
     assert run([*WORDS[name][0], option, text]) == 2
     assert f"Invalid value for '{option}': {text!r} is no digest" in capfd.readouterr().err
+
+
+KEY = "/registry/secrets/shop/db"
+REST = ["--endpoints", "127.0.0.1:1"]
+FILES = ("snapshot", "backup", "object", "candidate")
+NO_FILE = "it cannot be read: no such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("place", "what"),
+    [
+        *((f"{kind}:{{folder}}", "it is a directory, not a file") for kind in FILES),
+        *((f"{kind}:{{folder}}/none", NO_FILE) for kind in (*FILES, "log")),
+        ("snapshot:{file}/inside", NO_FILE),
+        ("log:{file}", "it is a file, not a directory"),
+        ("log:{file}#7", "it is a file, not a directory"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (["fix", KEY, "--reason", "a b", "--dry-run"], "--from"),
+        (["fix", KEY, "--reason", "a b"], "--in"),
+        (["explain", KEY], "--in"),
+        (["copies"], "--in"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else one[0],
+)
+def test_what_is_not_there_is_a_usage_error(
+    tmp_path: Path, capfd: Captured, command: list[str], option: str, place: str, what: str
+) -> None:
+    (tmp_path / "file").touch()
+    word = place.format(folder=tmp_path, file=tmp_path / "file")
+    assert run([*command, option, word, *REST]) == 2
+    told, hint = capfd.readouterr().err.splitlines()
+    kind, _, path = word.partition("#")[0].partition(":")
+    assert told == f"etcdfix: {option} {kind}: {path}: {what}"
+    assert hint == f"  next: write {kind}:{'DIR[#ENTRY]' if kind == 'log' else 'FILE'}"
+
+
+def test_a_key_in_another_option_is_not_repeated(capfd: Captured) -> None:
+    typed = base64.b64encode(b"\x07" * 32).decode()
+    assert run(["fix", KEY, "--reason", "x", "--from", "object:none", "--encryption-config", typed]) == 2
+    assert typed not in capfd.readouterr().err
+
+
+CONFIG = ["--encryption-config", str(ALPHA / "config-lost.yaml")]
+NOBODY = ["--dial-timeout", "200ms"]
+UNCHECKED = "etcdfix: warning: TLS certificates are not checked"
+IN_THE_CLEAR = "etcdfix: warning: the password of etcd user 'ada' is sent without TLS to http://127.0.0.1:1"
+COMMANDS = {
+    "scan": ["scan"],
+    "get": ["get", KEY],
+    "impact": ["explain", KEY, "--impact"],
+    "namespace": ["namespace", "shop"],
+    "orphans": ["scan", "--orphans"],
+    "usage": ["encryption", "usage"],
+    "what-if": ["encryption", "what-if", "--new", CONFIG[1], *CONFIG],
+    "try": ["encryption", "try", "--in", f"candidate:{CONFIG[1]}"],
+    "plan": ["plan", "--from-report", "{report}", *CONFIG],
+    "delete": ["delete", KEY, "--reason", "x", "--dry-run", ACKNOWLEDGEMENT, *CONFIG],
+    "fix": ["fix", KEY, "--from", "revision:3", "--reason", "x", "--dry-run"],
+    "reconcile": ["log", "settle", "{log}", "--dry-run"],
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = own_directory(tmp_path_factory.mktemp("files") / "own")
+    report, log = str(folder / "report.json"), folder / "audit.jsonl"
+    snapshot = ["--snapshot", str(ALPHA / "snapshot.db.gz"), *CONFIG]
+    run(["scan", *snapshot, "secrets", "-o", "json", "--output-file", report])
+    with AuditLog.open(log) as opened:
+        opened.append(entry())
+    return {"report": report, "log": str(log)}
+
+
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+def test_every_command_warns(
+    words: list[str], files: dict[str, str], monkeypatch: Patch, capfd: Captured
+) -> None:
+    command = [word.format_map(files) for word in words]
+    monkeypatch.setenv("ETCDCTL_PASSWORD", "not-to-be-shown")
+    unsafe = [
+        "--insecure-skip-tls-verify", "--user", "ada", "--endpoints",
+        "http://127.0.0.1:1,https://127.0.0.1:1",
+    ]  # fmt: skip
+    assert run([*command, *NOBODY, *unsafe]) == 5
+    told = capfd.readouterr()
+    assert [line.startswith((UNCHECKED, IN_THE_CLEAR)) for line in told.err.splitlines()[:3]] == [
+        True, True, False,
+    ]  # fmt: skip
+    assert "not-to-be-shown" not in told.out + told.err
+    assert run([*command, *NOBODY, "--endpoints", "http://127.0.0.1:1"]) == 5
+    assert "warning" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["delete", "fix", "reconcile"])
+def test_the_way_to_the_main_etcd_is_warned_of_too(
+    name: str, files: dict[str, str], monkeypatch: Patch, capfd: Captured
+) -> None:
+    command = [word.format_map(files) for word in COMMANDS[name]]
+    monkeypatch.setenv("ETCDCTL_PASSWORD", "not-to-be-shown")
+    ways = ["--user", "ada", "--endpoints", "https://127.0.0.1:1", "--main-endpoints", "http://127.0.0.1:2"]
+    assert run([*command, *NOBODY, *ways]) == 5
+    told = capfd.readouterr()
+    warnings = [line for line in told.err.splitlines() if "warning: " in line]
+    assert len(warnings) == 1
+    assert warnings[0].startswith(
+        "etcdfix: warning: main etcd: the password of etcd user 'ada' is sent without TLS to http://127.0.0.1:2"
+    )

@@ -15,7 +15,6 @@ from etcdfix.cli.command import ChangingCommand
 from etcdfix.cli.inputs import gather_inputs
 from etcdfix.cli.plan import PlanCommand, run_command
 from etcdfix.cli.root import cli, run
-from etcdfix.model.scope import ScopeRequest
 from etcdfix.sources.connection import connection_from_options
 from etcdfix.text.commands import ACKNOWLEDGEMENT
 from tests.support.collecting import ALPHA
@@ -201,12 +200,3 @@ def test_origins_of_flags_variables_and_a_manifest(tmp_path: Path, monkeypatch: 
         f"configuration: {manifest} (variable ETCDFIX_MANIFEST)",
     )
     assert origins_of("fix", "--kine", "/k")[0] == "data: --kine"
-
-
-def test_an_etcd_of_its_own_is_named_by_what_says_so() -> None:
-    words = ("--endpoints", "https://a:1", "--etcd-servers-overrides", "/events#http://own:2381")
-    with context_of("delete", *words) as context:
-        inputs = gather_inputs(context.params, ScopeRequest(keys=(b"/registry/events/a/b",)))
-    assert inputs.connection["endpoints"] == "http://own:2381"
-    first = inputs.origins[0]
-    assert first == "endpoints: --etcd-servers-overrides; those of the main etcd: --endpoints"

@@ -7,13 +7,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
-import pytest
-
 from etcdfix.apiserver.objects import Answer, ServerAnswer
 from etcdfix.apiserver.permissions import Authorization
 from etcdfix.apiserver.servers import ServerAnswers
-from etcdfix.commands.changing.outcome import outcome_report
 from etcdfix.commands.changing.preview import WARNINGS, change_preview
 from etcdfix.examine.maybe_newer import SimilarCounts
 from etcdfix.examine.verdicts.causes import Cause
@@ -21,10 +17,9 @@ from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.examine.verdicts.key_loss import KeyCounts
 from etcdfix.graph.model import Risk
 from etcdfix.model.model import ClusterIdentity, Outcome
-from etcdfix.remediation.audit.record import Link, Result, Verb
+from etcdfix.remediation.audit.record import Verb
 from etcdfix.remediation.change import Change, ChangeRequest
 from etcdfix.remediation.cluster import Acceptances
-from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.members import LeaseState
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.remediation.surroundings import SameKeyEvidence
@@ -147,16 +142,3 @@ def test_a_skipped_finalizer_is_told_once() -> None:
 def test_what_is_not_proven_says_so() -> None:
     found = examination(KEY, outcome=Outcome.UNDETERMINED, cause=Cause.KMS_KEY_UNKNOWN)
     assert "NOT PROVEN (kms-key-unknown)" in _text(_change(found))
-
-
-@pytest.mark.parametrize("unread", [{}, {"secrets": 2, "pods": 1}])
-def test_what_comes_back_by_itself_is_said_only_where_nothing_else_fails(unread: dict[str, int]) -> None:
-    checked = _change(alike=msgspec.structs.replace(_change().present.alike, unread=unread))
-    outcome = ChangeOutcome(
-        result=Result.DELETED, detail="", revision=9, backups=("/b",), audit_log=Path("/log"), head=Link(2, "ab")
-    )  # fmt: skip
-    report = outcome_report(Verb.DELETE, KEY, outcome, AGAIN, exit_code=0, deleted=checked)
-    told = " ".join(report.afterwards)
-    assert ("LIST works again at once" in told) is (not unread)
-    assert ("pods (1)" in told) is bool(unread)
-    assert [one.what for one in report.follow_ups] == ["Undo", "See what is left"]

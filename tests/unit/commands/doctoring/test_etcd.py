@@ -246,10 +246,3 @@ def test_every_certificate_is_told(
     )  # fmt: skip
     assert [check.what.startswith(name) for check, name in zip(found, named, strict=True)] == [True] * 3
     assert [(check.state, words in check.what) for check in found[1:]] == [(state, True)] * 2
-
-
-def test_who_does_not_speak_tls_and_who_says_nothing() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        endpoint = f"https://127.0.0.1:{silent.getsockname()[1]}"
-        found = looked_at(endpoints=(endpoint, "https://127.0.0.1:1"), dial_timeout_seconds=0.2)
-    assert states(found) == ["unknown", "unknown"]

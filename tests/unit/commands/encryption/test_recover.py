@@ -9,21 +9,16 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from etcdfix.commands.encryption.recover import RecoverRequest, recover_configurations
 from etcdfix.copies.finder import Named, OtherHistory
 from etcdfix.copies.model import Place
 from etcdfix.encryption.bootstrap import EMPTY_TOKEN, forms_of
-from etcdfix.encryption.config import parse_configuration, recovered_file
-from etcdfix.encryption.config_model import EncryptionConfiguration, KeyedProvider
 from etcdfix.model.model import KeptRevision
 from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.recover import EncryptionRecoverReport
 from tests.support.k3s_bootstrap import (
     TOKEN,
-    aescbc_config,
     bootstrap,
     encryption_config,
     key_element,
@@ -106,28 +101,6 @@ def test_two_providers_during_a_change_of_provider_are_both_kept() -> None:
     assert [key.transformer for key in found.configurations[0].rules[0].keys] == [
         "secretbox/v1/secretboxkey", "aescbc/v1/aescbckey", "identity",
     ]  # fmt: skip
-
-
-def key_list(configuration: EncryptionConfiguration) -> list[object]:
-    return [
-        (rule.resources, [
-            (provider.type, [(key.name, key.material.expose()) for key in provider.keys])
-            if isinstance(provider, KeyedProvider) else provider
-            for provider in rule.providers
-        ])
-        for rule in configuration.rules
-    ]  # fmt: skip
-
-
-names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
-
-
-@given(st.lists(st.tuples(names, st.binary(min_size=32, max_size=32)), min_size=1, max_size=4))
-def test_the_file_that_is_written_says_the_same_and_is_marked(keys: list[tuple[str, bytes]]) -> None:
-    as_it_was = parse_configuration(aescbc_config(*keys), path="before")
-    marked = parse_configuration(recovered_file(as_it_was, "sha256:0"), path="after")
-    assert key_list(marked) == key_list(as_it_was)
-    assert (as_it_was.made_by, marked.made_by) == ("", "recover")
 
 
 def test_nodes_that_disagree_are_said_and_a_request_names_nothing() -> None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
-from etcdfix.cli.root import run
 from etcdfix.commands.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.config_model import EncryptionConfiguration
@@ -19,13 +16,10 @@ from etcdfix.model.errors import SourceError
 from etcdfix.model.model import StoredValue
 from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.encryption import EncryptionUsageReport, KeyUsage
-from etcdfix.report.schema import SCHEMAS
 from etcdfix.sources.base import Source
 from etcdfix.text.commands import RunOptions
 from tests.support.audit_logs import content, own_directory
 from tests.support.backups import Ground
-from tests.support.collecting import ALPHA
-from tests.support.fixtures import Captured
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
     IDENTITY,
@@ -175,17 +169,6 @@ def test_an_etcd_that_was_not_read_speaks_against_the_keys_of_its_rule() -> None
     ]
 
 
-def test_what_can_be_removed_and_what_to_do_next_agree() -> None:
-    """A damaged value that is surely not encrypted needs no key; identity is none."""
-    damaged = {"/registry/secrets/shop/damaged": secret("damaged")[:-9]}
-    spare = usage({**NEW, **damaged})
-    assert spare.next is not None
-    assert (spare.safe_to_remove, line(spare.next).split()[2]) == (1, "what-if")
-    none = usage({**NEW, **damaged}, configuration(provider("aescbc", new=KEY_1), IDENTITY))
-    assert none.next is not None
-    assert (none.safe_to_remove, none.next.action.split()[0]) == (0, "Remove")
-
-
 def test_without_a_configuration_keys_are_names_and_none_is_safe() -> None:
     report = usage({**under("new", KEY_1, 2), **under("old", KEY_2, 1, "older")}, None)
     found = {key.transformer: (key.objects, key.safe_to_remove) for key in report.keys}
@@ -217,29 +200,6 @@ def test_backups_need_their_keys_and_those_of_another_cluster_do_not(ground: Gro
     assert old("another-uid").safe_to_remove
     path.write_bytes(path.read_bytes()[:-20])
     assert not old(BACKED_UP_UID).safe_to_remove
-
-
-MANIFEST = """spec:
-  containers:
-  - name: kube-apiserver
-    image: registry.k8s.io/kube-apiserver:v1.36.2
-    command: [kube-apiserver, --etcd-servers=https://10.0.0.1:2379,
-      "--etcd-servers-overrides=/secrets#https://10.0.0.9:2379;https://10.0.0.8:2379"]
-"""
-
-
-def test_a_manifest_names_the_etcds_that_are_not_read(tmp_path: Path, capfd: Captured) -> None:
-    (tmp_path / "manifest.yaml").write_text(MANIFEST)
-    code = run(
-        ["encryption", "usage", "--snapshot", str(ALPHA / "snapshot.db.gz"), "--no-kms", "--encryption-config",
-         str(ALPHA / "config-rotated.yaml"), "--manifest", str(tmp_path / "manifest.yaml"), "-o", "json"]
-    )  # fmt: skip
-    report = json.loads(capfd.readouterr().out)
-    Draft202012Validator(SCHEMAS["encryption-usage"]()).validate(report)
-    said = "the etcd of secrets was not read: https://10.0.0.9:2379, https://10.0.0.8:2379"
-    assert code == 3
-    for key in report["keys"]:
-        assert (said in key["reasons"]) == (key["configured"] and key["resources"] == ["secrets"])
 
 
 ENVELOPED = aescbc(secret("web"), KEY_2, name="old")

@@ -3,19 +3,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from etcdfix.commands import plan as plan_module
 from etcdfix.commands.plan import build_plan
+from etcdfix.commands.planning.steps import in_order, steps_for
 from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.graph.cluster import IndexBuilder
 from etcdfix.model.errors import ConfigurationError, EndedEarly
 from etcdfix.model.model import KeptRevision, Revision, StoredValue
-from etcdfix.report.plan import DeletionPlan
+from etcdfix.report import rows as sorted_rows
+from etcdfix.report.plan import DeletionPlan, PlanEntry, PlanGroup, PlanStep, declaration
 from etcdfix.report.rows import SortedRows
 from etcdfix.sources.base import Source
+from etcdfix.text.commands import RunOptions
 from tests.support.fixtures import Patch
 from tests.support.impact_objects import Cluster
 from tests.support.lost_key import (
@@ -32,6 +36,7 @@ from tests.support.lost_key import (
 )
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, configuration, provider
+from tests.support.plan_entries import entry, fixable
 from tests.support.rendering import rendered
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -303,3 +308,98 @@ def test_what_fails_as_a_whole_kind_does_is_left_out(tmp_path: Path) -> None:
     plan = plan_of(cluster, tmp_path)
     assert [(left.key, left.why) for left in plan.left_out] == [(key, "newer-than-known") for key in keys]
     assert [entry.key for entry in plan.entries] == [alone]
+
+
+def names(*entries: Any) -> list[str]:
+    ordered = in_order(entries)
+    assert [each.order for each in ordered] == list(range(1, len(entries) + 1))
+    return [each.name for each in ordered]
+
+
+def made(name: str, by: str = "cert-manager", comes_back: str = "by-itself", **change: Any) -> Any:
+    settings = {"recreated_by": by, "comes_back": comes_back, "recreate_confidence": "certain", **change}
+    return entry(name=name, key=f"/registry/secrets/shop/{name}", **settings)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"risk": "low", "users": 2}, {"risk": "high", "users": 1}),
+        ({"risk": "none"}, {"risk": "low"}),
+        ({"users": 1}, {"users": 2}),
+        ({}, {"users": 1}),
+        ({"comes_back": "not-needed"}, {"comes_back": "after-a-step"}),
+        ({"comes_back": "by-itself"}, {"comes_back": "after-a-step"}),
+        ({"comes_back": "after-a-step"}, {"comes_back": "no"}),
+        # What is in use waits for a person, and so comes after what nobody makes again but nobody uses.
+        ({"comes_back": "no"}, {"comes_back": "after-a-step", "users": 1}),
+        ({"comes_back": "by-itself", "users": 9}, {"comes_back": "no"}),
+        ({"users": 9, "risk": "high"}, {"outcome": "undetermined"}),
+        ({"outcome": "undetermined"}, {"protected": "kube-system"}),
+        ({"outcome": "undetermined"}, {"risk": "cluster-breaking"}),
+    ],
+)
+def test_what_goes_first(first: dict[str, Any], second: dict[str, Any]) -> None:
+    # Names sort the other way.
+    base: dict[str, Any] = {"recreated_by": "by hand", "comes_back": "no", "risk": "low"}
+    one = entry(name="z", key="/z", **(base | first))
+    two = entry(name="a", key="/a", **(base | second))
+    assert names(two, one) == ["z", "a"]
+
+
+def test_many_are_sorted_on_disk_and_the_same_each_time_they_are_read(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(sorted_rows, "_MEMORY_BYTES", 2000)
+    entries = [
+        made(f"n-{number % 7}-{number}", f"maker-{number % 3}", users=number % 5) for number in range(200)
+    ]
+    ordered = in_order(entries)
+    assert [each.order for each in ordered] == list(range(1, 201))
+    assert {each.name for each in ordered} == {each.name for each in entries}
+    assert ordered == list(ordered)
+    assert (ordered[3], ordered[-1], ordered[2:5]) == (
+        list(ordered)[3],
+        list(ordered)[-1],
+        list(ordered)[2:5],
+    )
+    assert [each.users for each in ordered] == sorted(each.users for each in ordered)
+
+
+def steps(entries: list[PlanEntry], groups: list[PlanGroup] | None = None) -> dict[str, PlanStep]:
+    return {step.title: step for step in steps_for(in_order(entries), groups or [], "r.json", RunOptions())}
+
+
+def test_the_snapshot_is_saved_of_the_etcd_that_was_read() -> None:
+    again = RunOptions(source=("--endpoints", "one:1,two:2", "--cacert", "ca", "--revision", "5"))
+    found = {step.title: step.command for step in steps_for(in_order([entry()]), [], "r.json", again)}
+    assert found["Take a snapshot of etcd, and keep it"] == (
+        "etcdctl --endpoints one:1 --cacert ca snapshot save before-deletions.db"
+    )
+
+
+def test_what_is_proven_wrong_goes_before_what_waits() -> None:
+    """As the first lines of a scan do."""
+    groups = [
+        PlanGroup("undetermined", "kms-denied", "kms/v2/p", "", "", 1, 0, pattern=False, advice="wait"),
+        PlanGroup(
+            "decrypt-failure", "wrong-key", "aescbc/v1/k", "", "", 9, 0, pattern=True, advice="find it",
+            declaration=declaration("aescbc/v1/k", ""),
+        ),
+    ]  # fmt: skip
+    titles = list(steps([entry()], groups))
+    assert titles[1] == "Look for the encryption key"
+    assert titles[2].startswith("Let the KMS plugin decrypt again")
+
+
+def test_earlier_revisions_are_saved_before_anything_that_takes_time() -> None:
+    """They are gone in five minutes: also those of what comes back, and the worst loss is shown."""
+    pod = {"resource": "pods", "cause": "value-truncated", "comes_back": "by-itself"}
+    definition = {"group": "apiextensions.k8s.io", "resource": "customresourcedefinitions", "namespace": ""}
+    kept = [
+        fixable(1, "revision:4", key="/registry/pods/shop/a", save="save a", **pod),
+        entry(3, key="/registry/crd/c", cause="value-truncated", save="save c", **definition),
+        entry(5),
+    ]
+    found = steps(kept)
+    assert found["Save earlier revisions"].command == "save c"
+    titles = list(found)
+    assert titles[titles.index("Save earlier revisions") + 1] == "Look for every other copy"

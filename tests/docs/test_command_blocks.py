@@ -42,7 +42,10 @@ def journeys() -> list[list[Block]]:
 
 def _pasted(blocks: list[Block]) -> ParameterSet:
     page = blocks[0].page
-    rare = page.parent.name == "runbooks" and page.name != "500-on-list.md"
+    rare = page.parent.name in {"runbooks", "causes"} and page.name not in {
+        "500-on-list.md",
+        "trailing-bytes.md",
+    }
     return pytest.param(blocks, id=blocks[0].where, marks=[pytest.mark.thorough] if rare else [])
 
 

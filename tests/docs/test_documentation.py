@@ -8,9 +8,10 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-from etcdfix.apiserver.permissions import VERBS
+import pytest
 
-REPOSITORY = Path(__file__).parents[2]
+from etcdfix.apiserver.permissions import VERBS
+from tests.support.command_blocks import REPOSITORY, pages
 
 
 def test_the_runbook_grants_what_is_asked_of_the_api_servers() -> None:
@@ -26,6 +27,23 @@ def test_the_runbook_grants_what_is_asked_of_the_api_servers() -> None:
         ("get", "namespaces", "kube-system"),
         ("get", "endpoints", "kubernetes"),
     }
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the names of the headings of a page, as GitHub makes them."""
+    heads = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_no_link_is_dead(page: Path) -> None:
+    text = re.sub(r"^ *```.*?^ *```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    for target in re.findall(r"\]\(<?([^)>\s]+)>?\)", text):
+        path, _, name = target.partition("#")
+        if "://" not in target and not target.startswith("mailto:"):
+            there = (page.parent / path) if path else page
+            assert there.exists(), target
+            assert not name or there.suffix != ".md" or name in anchors(there), target
 
 
 def test_fixture_manifests_name_every_file() -> None:

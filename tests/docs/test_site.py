@@ -14,6 +14,8 @@ from etcdfix.cli.root import cli
 from tests.support.command_blocks import REPOSITORY, blocks_of, pages
 from tests.support.site import Page, built_site, read_page
 
+pytestmark = pytest.mark.thorough  # building the site takes a minute; links of the pages are checked always
+
 # Sphinx's own, of no use to who reads: the general index, which is empty.
 WITHOUT_LINK = {"genindex.html"}
 

@@ -1,4 +1,4 @@
-"""What ends a command early, and what must not stay behind; with real processes in tests/integration."""
+"""How a command starts, speaks, shows its progress, and is ended early."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Help pages: examples that parse, commands by what somebody wants to do, the nearest of an unknown command."""
+"""Help, schemas and completion: examples that parse, the nearest of an unknown command."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from etcdfix.cli.root import cli, run
 from etcdfix.model.rules import MEANINGS
 from etcdfix.report.schema import SCHEMAS
 from tests.support.fixtures import Captured, Patch
-from tests.unit.cli.test_variables import COMMANDS
+from tests.unit.cli.test_options import COMMANDS
 
 pytestmark = pytest.mark.usefixtures("no_variables")
 

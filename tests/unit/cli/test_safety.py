@@ -1,4 +1,4 @@
-"""Options that changes share: what names one key, what becomes of an outcome."""
+"""Options that changes share: one key, places that are there, outcomes, and a safe way to etcd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scan command over a source in memory: options, variables, streams, last words."""
+"""``etcdfix scan``: options, streams, a junit file that is red where the code is not 0, a KMS plugin that is away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stored objects say: which release this is, what the time is, how much history is kept."""
+"""What stored objects say of the cluster, and which encryption keys open something."""
 
 from __future__ import annotations
 

@@ -85,23 +85,6 @@ def test_a_lost_key_is_not_the_value() -> None:
     assert report.no_repair
 
 
-@pytest.mark.parametrize(
-    ("home", "goes"),
-    [
-        (sealed("a"), True), (flipped(sealed("a")), False), (aesgcm(secret("a", "other"), A), False), (None, False),
-    ],
-    ids=["the same", "damaged", "another", "gone"],
-)  # fmt: skip
-def test_a_moved_value_may_go_where_its_own_key_holds_the_same(home: bytes | None, goes: bool) -> None:
-    others = ((A, home),) if home is not None else ()
-    report = explained(source(sealed("a"), ("/registry/secrets/shop/b", sealed("b")), *others))
-    assert report.finding is not None
-    assert report.finding.cause == "value-moved"
-    assert any(way.verb == "delete" for way in report.remedies) is goes
-    assert (report.impact is not None) is goes
-    assert any(" --from key:" in way.command.line(RunOptions()) for way in report.remedies) is (home is None)
-
-
 def test_a_deletion_that_would_be_refused_is_not_advised() -> None:
     """Of two that look damaged only for what opens around them, the key may have had other bytes."""
     values = [

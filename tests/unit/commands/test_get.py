@@ -176,14 +176,6 @@ def test_raw_json_that_is_none_hides_the_object_until_it_is_left_out(raw: bytes)
     assert "managedFields" not in document["metadata"]
 
 
-def test_managed_fields_are_left_out_of_a_salvage_too() -> None:
-    holds = {"/registry/configmaps/shop/settings": managed(b'{"f:data":{}}')[:-3]}
-    key = "/registry/configmaps/shop/settings"
-    assert "managedFields" in json.loads(get(holds, key=key)[0])["partial"]["metadata"]
-    text, _, _ = get(holds, key=key, omit_managed_fields=True)
-    assert "managedFields" not in json.loads(text)["partial"]["metadata"]
-
-
 class Gone(MemorySource):
     def current(self, prefix: bytes) -> Iterator[StoredValue]:
         for at, record in enumerate(super().current(prefix)):

@@ -1,4 +1,4 @@
-"""Which candidate opens what: proven by opening, counted once, and nothing is claimed of what was not told."""
+"""What candidates open and another configuration would do; with keys behind KMS plugins too."""
 
 from __future__ import annotations
 

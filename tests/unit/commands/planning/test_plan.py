@@ -1,3 +1,5 @@
+"""What a plan of deletions lists, leaves out and asks for, and in which order."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""``etcdfix explain --impact``: words, trees, users, exit codes, and every form of the report."""
+"""``etcdfix explain``: causes, and what a deletion would set off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which objects a rescue asks for."""
+"""Which objects a rescue asks for, and what it says to do next."""
 
 from __future__ import annotations
 

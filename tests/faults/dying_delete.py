@@ -7,20 +7,25 @@ one per line; :class:`Mortals` is the other end.
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self
+from unittest import mock
 
 import msgspec
 
 from etcdfix.model.errors import EtcdfixError, RefusedByRule
+from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.durable import Step
+from tests.support.audit_logs import delete_with, own_directory
+from tests.support.backups import prune_all
 from tests.support.remediation_ground import Ground, delete, fix, undo
 
 _BROKEN = 70
@@ -88,10 +93,16 @@ def _fix(order: Order, step: Step) -> ChangeOutcome:
     return fix(order.ground, os.fsencode(key), source, step, command_timeout_seconds=seconds)
 
 
-CHANGES: dict[str, Callable[[Order, Step], ChangeOutcome]] = {
+CHANGES: dict[str, Callable[[Order, Step], ChangeOutcome | None]] = {
     "delete": _delete,
     "undo": _undo,
     "fix": _fix,
+    # Without an etcd, in a folder.
+    "files: delete": lambda order, step: delete_with(Path(order.subject), step),
+    "files: reopen": lambda order, step: AuditLog.open(
+        Path(order.subject) / "audit.jsonl", step=step
+    ).close(),
+    "files: prune": lambda order, step: prune_all(Path(order.subject), step),
 }
 
 
@@ -152,6 +163,27 @@ class Mortals:
         return line.rstrip(b"\n")
 
 
+def killed_at_every_step(
+    change: str, base: Path, prepare: Callable[[Path], object]
+) -> Iterator[tuple[str, Path]]:
+    """Make a change to files once for each of its steps, killed there; yield the step's name and what was left.
+
+    The last one yielded is a run that lived ("").
+    """
+    nowhere = Ground(endpoints=(), prefix="", encryption="", folder="")
+    with Mortals() as mortals:
+        for number in itertools.count():
+            folder = own_directory(base / f"{number:03}")
+            for directory in ("one", "two"):
+                own_directory(folder / directory)
+            prepare(folder)
+            answer = mortals.run(Order(change=change, ground=nowhere, subject=str(folder), at=number))
+            assert answer.error == ""
+            yield (answer.steps[-1] if answer.signal else ""), folder
+            if not answer.signal:
+                return
+
+
 def _serve() -> None:
     # Unbuffered: the child reads a line too, when it stands still.
     while line := _read_line():
@@ -197,8 +229,11 @@ def _live(order: Order, writer: int) -> None:
         count += 1
 
     try:
-        outcome = CHANGES[order.change](order, step)
-        answer = Answer(result=outcome.result or "", warnings=outcome.warnings, message=outcome.detail)
+        with mock.patch("os.fsync"):  # who is killed loses nothing that was written, synced or not
+            outcome = CHANGES[order.change](order, step)
+        answer = Answer()
+        if outcome is not None:
+            answer = Answer(result=outcome.result or "", warnings=outcome.warnings, message=outcome.detail)
     except EtcdfixError as exc:
         rule = exc.rule if isinstance(exc, RefusedByRule) else ""
         answer = Answer(error=type(exc).__name__, rule=rule, exit_code=exc.exit_code, message=exc.message)

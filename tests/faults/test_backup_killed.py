@@ -10,7 +10,8 @@ from etcdfix.remediation.audit.verify import Anchor, ChainState, verify
 from etcdfix.remediation.backup.file import MARKER_SUFFIX, Backup, confirm_backups, read_backup
 from etcdfix.remediation.backup.folder import anchors_in, intent_of, look_into
 from etcdfix.remediation.errors import BackupUnreadable
-from tests.support.audit_logs import OPERATOR, STORED, delete_with, killed_at_every_step
+from tests.faults.dying_delete import killed_at_every_step
+from tests.support.audit_logs import OPERATOR, STORED, delete_with
 from tests.support.durable_steps import (
     APPEND_STEPS,
     CONFIRM_STEPS,
@@ -24,7 +25,7 @@ from tests.support.durable_steps import (
 def test_killed_at_every_step_of_a_deletion(tmp_path: Path) -> None:
     """Whatever the moment, backups and log tell the truth, and the next run can go on from there."""
     names = []
-    for name, folder in killed_at_every_step("delete", tmp_path, lambda _: None):
+    for name, folder in killed_at_every_step("files: delete", tmp_path, lambda _: None):
         names.append(name)
         check_what_is_left(folder, name)
         go_on(folder, name)

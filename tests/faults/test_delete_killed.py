@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -62,17 +61,6 @@ def mortals() -> Iterator[Mortals]:
 @pytest.fixture
 def lay(etcd: EtcdServer, prefix: bytes) -> Lay:
     return partial(lay_ground, etcd, prefix)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """Where nothing waits for a disk: a process that is killed loses nothing that it wrote, fsync or not."""
-    memory = Path("/dev/shm")
-    if not memory.is_dir():
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(prefix="etcdfix-test-", dir=memory) as made:
-        yield Path(made)
 
 
 def deletion_with_a_log(etcd: EtcdServer, ground: Ground, cluster: Cluster, name: str) -> Scene:
@@ -149,13 +137,13 @@ def rewrite(etcd: EtcdServer) -> Callable[[bytes], object]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_killed_at_every_step(
-    etcd: EtcdServer, mortals: Mortals, lay: Lay, folder: Path, capfd: Captured, name: str
+    etcd: EtcdServer, mortals: Mortals, lay: Lay, tmp_path: Path, capfd: Captured, name: str
 ) -> None:
     case = CASES[name]
     steps = die_everywhere(
         mortals,
         lay(**case.ground),
-        folder,
+        tmp_path,
         capfd,
         partial(case.prepare, etcd),
         clear=rewrite(etcd),
@@ -168,14 +156,14 @@ def test_killed_at_every_step(
 
 @pytest.mark.parametrize("name", ["delete", "fix of a bit"])
 def test_killed_at_random(
-    etcd: EtcdServer, mortals: Mortals, lay: Lay, folder: Path, capfd: Captured, name: str
+    etcd: EtcdServer, mortals: Mortals, lay: Lay, tmp_path: Path, capfd: Captured, name: str
 ) -> None:
     """Between any two instructions, not only at steps: while a request is on its way, or within a write."""
     case = CASES[name]
     die_at_random(
         mortals,
         lay(**case.ground),
-        folder,
+        tmp_path,
         capfd,
         partial(case.prepare, etcd),
         clear=rewrite(etcd),
@@ -184,9 +172,9 @@ def test_killed_at_random(
 
 
 def test_fix_killed_before_its_outcome_can_be_undone_once_it_is_settled(
-    etcd: EtcdServer, mortals: Mortals, lay: Lay, folder: Path, capfd: Captured
+    etcd: EtcdServer, mortals: Mortals, lay: Lay, tmp_path: Path, capfd: Captured
 ) -> None:
-    ground = lay("flipped").at(folder / "undone")
+    ground = lay("flipped").at(tmp_path / "undone")
     key = ground.key("undone")
     etcd.put(key, ground.broken("undone"))
     with reached(ground) as cluster:
@@ -233,8 +221,8 @@ class Target(Aftermath):
 
 
 @pytest.fixture
-def target(etcd: EtcdServer, lay: Lay, folder: Path, mortals: Mortals, capfd: Captured) -> Iterator[Target]:
-    ground = lay("plain", directories=("one", "two")).at(folder / "places")
+def target(etcd: EtcdServer, lay: Lay, tmp_path: Path, mortals: Mortals, capfd: Captured) -> Iterator[Target]:
+    ground = lay("plain", directories=("one", "two")).at(tmp_path / "places")
     with reached(ground) as cluster:
         yield Target(ground, cluster, deletion(etcd, ground, cluster, "target"), mortals, capfd)
 

@@ -7,14 +7,15 @@ from pathlib import Path
 from etcdfix.commands.log import list_backups
 from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.remediation.places import RecordPaths
-from tests.support.audit_logs import delete_with, killed_at_every_step
+from tests.faults.dying_delete import killed_at_every_step
+from tests.support.audit_logs import delete_with
 from tests.support.backups import prune_all
 from tests.support.durable_steps import APPEND_STEPS, REMOVE_ACTIONS, step_names
 
 
 def test_killed_at_every_step_of_a_pruning(tmp_path: Path) -> None:
     names = []
-    for name, folder in killed_at_every_step("prune", tmp_path, delete_with):
+    for name, folder in killed_at_every_step("files: prune", tmp_path, delete_with):
         names.append(name)
         check_what_is_left(folder, name)
         go_on(folder, name)

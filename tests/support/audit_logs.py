@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
 import stat
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from unittest import mock
 
 import msgspec
 import pytest
@@ -167,11 +164,6 @@ def delete_with(folder: Path, step: Step = no_step) -> None:
         log.append(intent.closed_by(Result.DELETED, operator=OPERATOR))
 
 
-def reopen_with(folder: Path, step: Step = no_step) -> None:
-    """Open a log as it is: whatever is to be put right happens here."""
-    AuditLog.open(folder / "audit.jsonl", step=step).close()
-
-
 class mounted:  # noqa: N801 - reads like contextlib's
     """A small tmpfs, where we may mount one."""
 
@@ -187,93 +179,6 @@ class mounted:  # noqa: N801 - reads like contextlib's
 
     def __exit__(self, *_: object) -> None:
         subprocess.run(["umount", self.path], check=True)
-
-
-def prune_with(folder: Path, step: Step = no_step) -> None:
-    """Prune every backup of a folder; how many may go is found out first."""
-    from tests.support.backups import prune_all
-
-    prune_all(folder, step)
-
-
-SCENARIOS: dict[str, Callable[[Path, Step], None]] = {
-    "delete": delete_with,
-    "reopen": reopen_with,
-    "prune": prune_with,
-}
-
-
-def killed_at_every_step(
-    scenario: str, base: Path, prepare: Callable[[Path], None]
-) -> Iterator[tuple[str, Path]]:
-    """Run a scenario once for each of its steps, killed there; yield the step's name and the folder it left.
-
-    One helper process does the imports and forks, so that a hundred deaths take a second. The last one yielded
-    is a run that lived ("").
-    """
-    process = subprocess.Popen(
-        [sys.executable, "-m", __name__, scenario],
-        cwd=Path(__file__).parents[2],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with process:
-        number, name = 0, "?"
-        while name:
-            folder = own_directory(base / f"{scenario}-{number:03}")
-            for directory in ("one", "two"):
-                own_directory(folder / directory)
-            prepare(folder)
-            process.stdin.write(f"{number} {folder}\n")
-            process.stdin.flush()
-            answer = process.stdout.readline()
-            assert answer, "the helper process ended"
-            name = answer.rstrip("\n").removeprefix("killed at ").removeprefix("lived")
-            yield name, folder
-            number += 1
-        process.stdin.close()
-    assert process.returncode == 0
-
-
-def _serve(scenario: Callable[[Path, Step], None]) -> None:
-    for line in sys.stdin:
-        number, _, folder = line.rstrip("\n").partition(" ")
-        reader, writer = os.pipe()
-        child = os.fork()
-        if child == 0:
-            _die_at(int(number), writer, Path(folder), scenario)
-        os.close(writer)
-        with os.fdopen(reader, encoding="utf-8") as told:
-            names = told.read().splitlines()
-        _, status = os.waitpid(child, 0)
-        if os.WIFSIGNALED(status):
-            assert os.WTERMSIG(status) == signal.SIGKILL
-            print(f"killed at {names[-1]}", flush=True)
-        else:
-            assert os.waitstatus_to_exitcode(status) == 0
-            print("lived", flush=True)
-
-
-def _die_at(number: int, writer: int, folder: Path, scenario: Callable[[Path, Step], None]) -> None:
-    left = number
-
-    def step(name: str) -> None:
-        nonlocal left
-        if left == 0:
-            os.write(writer, name.encode() + b"\n")
-            os.kill(os.getpid(), signal.SIGKILL)
-        left -= 1
-
-    with mock.patch("os.fsync"):  # a process that is killed loses nothing that it wrote, fsync or not
-        scenario(folder, step)
-    os._exit(0)
-
-
-if __name__ == "__main__":
-    _serve(SCENARIOS[sys.argv[1]])
 
 
 def audit(capfd: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:

@@ -29,11 +29,11 @@ from etcdfix.remediation.audit.record import (
 from etcdfix.remediation.audit.verify import ChainState, verify, without_head
 from etcdfix.remediation.durable import SafeDirectory
 from etcdfix.remediation.errors import AuditError, AuditLogBroken, AuditLogLocked
+from tests.faults.dying_delete import killed_at_every_step
 from tests.support.audit_logs import (
     NOON,
     OPERATOR,
     entry,
-    killed_at_every_step,
     mounted,
     subject,
     write_log,
@@ -379,7 +379,7 @@ class TestCrashes:
             tear(folder / "audit.jsonl", b"half")
 
         names = []
-        for name, folder in killed_at_every_step("reopen", tmp_path, prepare):
+        for name, folder in killed_at_every_step("files: reopen", tmp_path, prepare):
             names.append(name)
             path = folder / "audit.jsonl"
             assert verify(path).state is not ChainState.TAMPERED, name

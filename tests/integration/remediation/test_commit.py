@@ -85,6 +85,18 @@ def test_never_sent(registry: Registry, lossy: LossyProxy) -> None:
     assert not verify(registry.log).open_intents
 
 
+def test_key_that_moves_while_the_transaction_is_on_its_way(registry: Registry, lossy: LossyProxy) -> None:
+    key, fixed = registry.key("shop/broken"), aescbc(secret("broken"))
+
+    def overtake(path: str, _request: bytes) -> None:
+        if path == TXN:
+            registry.etcd.put(key, fixed)
+
+    lossy.before = overtake
+    registry.refused(registry.delete(key), "the key was written again", hint="examine it again")
+    assert (registry.stored(key), registry.records()[-1].outcome) == (fixed, "refused")
+
+
 def _answer(lossy: LossyProxy, change: Callable[[Any], None]) -> None:
     def rewrite(path: str, answer: bytes) -> bytes:
         if path != TXN:
@@ -366,9 +378,9 @@ def _to_put(registry: Registry) -> Write:
     return Write(
         entry=Record(
             type=RecordType.INTENT, verb=Verb.UNDO, operator=OPERATOR,
-            subject=subject(registry.key("shop/new"), 0), value_sha256=digest_of(b"x"),
+            subject=subject(registry.key("shop/new"), 0), value_sha256=digest_of(b"hush"),
         ),
-        landmarks=Landmarks(), content=None, value=b"x", done=Result.UNDONE,
+        landmarks=Landmarks(), content=None, value=b"hush", done=Result.UNDONE,
     )  # fmt: skip
 
 
@@ -432,8 +444,10 @@ def test_default_places_are_made(registry: Registry, default: RecordPaths) -> No
 def test_no_default_directory_is_made_where_there_is_nothing_to_back_up(
     registry: Registry, default: RecordPaths
 ) -> None:
+    change = _to_put(registry)
+    assert "hush" not in repr(change)
     with registry.cluster() as cluster:
-        commit_module.commit(cluster.now, _to_put(registry), RecordPaths(), operator=OPERATOR, by=None)
+        commit_module.commit(cluster.now, change, RecordPaths(), operator=OPERATOR, by=None)
     assert default.log_path.exists()
     assert not default.directories[0].exists()
 

@@ -256,6 +256,13 @@ def test_a_manifest_names_the_main_etcd(registry: Registry, events: EtcdServer) 
     assert registry.stored(registry.key("shop/broken")) == BROKEN  # in the main etcd nothing was touched
 
 
+def test_a_main_etcd_that_does_not_know_either(registry: Registry, events: EtcdServer) -> None:
+    registry.lose_kube_system()
+    with registry.untouched():
+        ran = _delete_there(registry, events, "--main-endpoints", registry.endpoints)
+    registry.refused(ran, "in the main etcd at", "either", hint="--etcd-servers")
+
+
 def test_a_main_etcd_of_another_cluster_than_this_one(registry: Registry, start_etcd: StartEtcd) -> None:
     other = start_etcd()
     other.put(registry.key("kube-system", "namespaces"), namespace_object("kube-system", uid="another"))

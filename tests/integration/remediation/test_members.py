@@ -302,6 +302,9 @@ def test_tls_is_not_left(
         assert f"http://{proxy.endpoint}: advertised without TLS, while --endpoints speak TLS" in told
         assert "https://127.0.0.1:1: nobody listens there" in told
         assert proxy.calls == []
+    with connected(guarded.endpoint, insecure_skip_tls_verify=True, **options) as client:
+        listed(client, monkeypatch, member("https://127.0.0.1:1"))
+        assert "connection refused" in reason_of(client)
 
 
 def test_members_behind_a_login(start_etcd: StartEtcd, monkeypatch: Patch) -> None:

@@ -483,3 +483,4 @@ def test_open_intents_of_one_key_of_one_cluster(case: Case) -> None:
         found = [*settle_open(EtcdNow(case.client), log, {case.key}, None, **given)]
     assert [one.sequence for one in found] == [mine.link.sequence, nameless.link.sequence]
     assert said[0].startswith("the open intent 1 would be settled first: ")
+    assert len(said) == 2

@@ -7,7 +7,6 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -275,8 +274,11 @@ class TestRead:
 
 class TestForeignFiles:
     def check(self, path: Path) -> None:
-        with closing(os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")) as file:
-            refuse_foreign_file(file.fileno(), path, what="audit log")
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            refuse_foreign_file(descriptor, path, what="audit log")
+        finally:
+            os.close(descriptor)
 
     @pytest.mark.parametrize("mode", [0o620, 0o602])
     def test_others_may_write(self, tmp_path: Path, mode: int) -> None:
@@ -287,6 +289,8 @@ class TestForeignFiles:
 
     @root_only
     def test_second_name_or_owner(self, tmp_path: Path) -> None:
+        with pytest.raises(UnsafePlace, match="not a regular file"):
+            self.check(tmp_path)
         (tmp_path / "a").touch(0o600)
         (tmp_path / "b").hardlink_to(tmp_path / "a")
         with pytest.raises(UnsafePlace, match="has 2 names"):

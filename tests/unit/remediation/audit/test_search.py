@@ -11,7 +11,8 @@ from etcdfix.model.model import StoredValue, digest_of
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Record, RecordType, Result, Verb
 from etcdfix.remediation.audit.search import outcomes_of, own_writes, wrote
-from etcdfix.remediation.audit.verify import LOG_IS_GONE, NO_HEAD_FILE, trouble_with
+from etcdfix.remediation.audit.verify import LOG_IS_GONE, NO_HEAD_FILE, is_there, trouble_with
+from etcdfix.remediation.errors import AuditLogUnreadable
 from tests.support.audit_logs import OPERATOR, entry, subject
 
 KEY = b"/registry/secrets/shop/db"
@@ -48,6 +49,8 @@ def test_a_log_in_trouble_is_what_a_writer_would_refuse(path: Path) -> None:
     assert "cut off the end" in trouble_with(path)
     path.unlink()
     assert trouble_with(path) == LOG_IS_GONE
+    with pytest.raises(AuditLogUnreadable, match="File name too long"):
+        is_there(path.with_name("a" * 300))
 
 
 def test_outcomes_of_one_intent(path: Path) -> None:

@@ -59,6 +59,7 @@ class TestContents:
         read = read_backup(written)
         assert read.path == written
         assert read.content == content()
+        assert repr(STORED.value)[2:20] not in repr(read.content)
         assert read.content.stored == STORED
         assert read.intent.link == INTENT
         assert read.intent.audit_log == "/var/lib/etcdfix/audit.jsonl"

@@ -26,7 +26,7 @@ from etcdfix.remediation.backup.folder import (
 )
 from etcdfix.remediation.durable import SafeDirectory
 from etcdfix.remediation.errors import BackupUnreadable
-from tests.support.audit_logs import CLUSTER, KEY, content, delete_with, entry, own_directory
+from tests.support.audit_logs import CLUSTER, KEY, OPERATOR, content, delete_with, entry, own_directory
 from tests.support.backups import Ground
 
 INTENT = Link(7, "ab" * 32)
@@ -126,6 +126,14 @@ def test_a_directory_that_is_none(ground: Ground) -> None:
 )
 def test_the_resource_of_a_key(key: bytes, resource: str) -> None:
     assert resource_of(key) == resource
+
+
+def test_an_anomaly_of_which_nothing_could_be_kept(ground: Ground) -> None:
+    ground.change(None)
+    with AuditLog.open(ground.log) as log:
+        log.append(log.intent(1).closed_by(Result.ANOMALY, operator=OPERATOR))
+    (listed,) = account(ground).listed.values()
+    assert (listed.second, listed.outcome) == (False, Result.ANOMALY)
 
 
 def account(ground: Ground) -> Account:

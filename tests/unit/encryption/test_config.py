@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from etcdfix.encryption.config import MAX_FILE_BYTES, decode_rules, load_configuration, parse_configuration
-from etcdfix.encryption.config_model import KeyedProvider, KMSProvider, parse_group_resource, socket_path
+from etcdfix.encryption.config_model import KeyedProvider, parse_group_resource, socket_path
 from etcdfix.encryption.transformer import Transformers
 from etcdfix.model.errors import ConfigurationError
 
@@ -173,24 +173,6 @@ def test_ten_problems_are_enough() -> None:
     assert said.endswith("; and 190 more")
     repeated = refusal(b"apiVersion: v1\nkind: EncryptionConfig\n" + b"a: 1\n" * 300)
     assert repeated.count("in line") == 11
-
-
-def test_nulls_are_as_good_as_nothing() -> None:
-    parsed = parse_configuration(
-        configuration(
-            "[{aescbc: null, aesgcm: {keys: [{name: k, secret: AAECAwQFBgcICQoLDA0ODw==}]}}, "
-            "{kms: {apiVersion: null, name: p, endpoint: 'unix:///x', cachesize: null, timeout: null}}]",
-            "[null]",
-        ),
-        path="f",
-    )
-    (rule,) = parsed.rules
-    assert rule.resources == ("",)
-    keyed, kms = rule.providers
-    assert isinstance(keyed, KeyedProvider)
-    assert isinstance(kms, KMSProvider)
-    assert (kms.api_version, kms.cache_size, kms.timeout_seconds) == ("v1", 1000, 3.0)
-    assert "resources[0].providers: the list is missing" in refusal(configuration("null", "null"))
 
 
 def test_many_entries_are_checked_in_reasonable_time() -> None:

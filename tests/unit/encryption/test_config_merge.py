@@ -98,16 +98,6 @@ def test_todays_come_first_as_they_are(
     assert (names(found), kinds(merged)) == (tried, decided)
 
 
-def test_a_resource_that_today_does_not_cover_is_still_written_unencrypted() -> None:
-    merged, found = read_back(
-        only(provider("aesgcm", k=KEY_1)), config((("configmaps",), (provider("aesgcm", j=KEY_2),)))
-    )
-    assert names(found, GroupResource("", "configmaps")) == ["identity", "aesgcm/v1/j"]
-    # The second file leaves secrets unencrypted, so such values are read.
-    assert names(found) == ["aesgcm/v1/k", "identity"]
-    assert kinds(merged) == {"identity-writes", "identity-kept"}
-
-
 def test_one_name_with_other_bytes_is_kept_twice_and_both_are_tried() -> None:
     merged, found = read_back(
         only(provider("aesgcm", k=KEY_1)), only(provider("aesgcm", k=KEY_2), path="b.yaml")

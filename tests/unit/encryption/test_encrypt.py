@@ -65,11 +65,6 @@ def test_bytes_are_those_of_another_implementation(provider: str, plaintext: byt
     assert body == local_body(provider, plaintext, ONE, body, ETCD_KEY)
 
 
-def test_resource_without_an_entry_is_written_as_it_is() -> None:
-    transformers = for_secrets(keyed("aescbc", ("k", ONE)), resource=GroupResource("", "configmaps"))
-    assert sealed(transformers) == Sealed("identity", PLAIN)
-
-
 def test_plaintext_that_looks_encrypted_does_not_come_back_from_identity() -> None:
     made = to_storage(for_secrets(IDENTITY), b"k8s:enc:aescbc:v1:k:body", ETCD_KEY)
     assert made == NotSealed("identity", SealRefusal.NOT_READ_BACK)

@@ -11,7 +11,6 @@ from urllib.parse import quote
 import pytest
 
 from etcdfix.encryption.cipher import turned
-from etcdfix.encryption.keyring import fingerprint
 from etcdfix.encryption.kms.envelopes import Failure, WrappedKey
 from etcdfix.encryption.peek import peek
 from etcdfix.encryption.transformer import Transformers, TransformFailed
@@ -62,19 +61,6 @@ def right(found: Peek) -> Peek:
 def undone(found: UndoneDamage | None) -> tuple[Undone, str, bytes]:
     assert found is not None
     return found[:3]
-
-
-@pytest.mark.parametrize("provider", LOCAL)
-def test_the_key_is_right_and_the_end_is_gone(provider: str) -> None:
-    data = sealed(provider)
-    for cut in (1, 15, 16, 17, 100):
-        found = right(peeked(RIGHT, data[:-cut]))
-        assert (found.named, found.rule, found.transformer) == (True, "secrets", f"{provider}/v1/key1")
-        assert (found.key_fingerprint, found.encoding, found.wrong_bits) == (fingerprint(ONE), "protobuf", 0)
-        assert (found.undone, found.too_short) == (None, False)
-        assert found.look is not None
-        if provider != "aescbc" or cut > 16:  # the end of CBC may be padding alone
-            assert found.look.ends_early
 
 
 @pytest.mark.parametrize("provider", LOCAL)
@@ -198,16 +184,6 @@ def test_one_bit_of_info_and_of_the_nonce() -> None:
     assert undone(result.undone) == (Undone.NONCE_BIT, "bit 1 of byte 4 of the nonce", b"")
     both = turned(turned(seeded(), info, 1), data_at(seeded(), 90), 1)
     assert kms_peek(found, both, plugin).state is PeekState.NOISE
-
-
-def test_a_source_type_that_nobody_knows() -> None:
-    plugin = Plugin(wrapped=ONE)
-    found = kms(plugin)
-    assert kms_peek(found, seeded(kind=3), plugin).state is PeekState.NOT_POSSIBLE
-    found.for_resource(SECRETS).from_storage(seeded(), ETCD_KEY)  # the same wrapped key, whole
-    assert undone(right(kms_peek(found, seeded(kind=3), plugin)).undone) == (
-        Undone.SOURCE_TYPE, "what the plugin gave is a seed", b"",
-    )  # fmt: skip
 
 
 def test_the_data_key_of_a_neighbour() -> None:

@@ -133,27 +133,6 @@ def test_the_etcd_key_that_a_value_belongs_to_is_its_own() -> None:
     assert seen.look.belongs == (elsewhere,)
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        pytest.param(PLAIN.replace(b"Secret", b"Secreu"), id="a wrong bit in its start"),
-        pytest.param(PLAIN.replace(b"Secret", b"Pod\x12\x00\x00"), id="another kind"),
-        pytest.param(PLAIN[:-4], id="its end is missing"),
-        pytest.param(PLAIN + b"\0", id="its end is longer"),
-        pytest.param(PLAIN.replace(b"shop", b"shoq"), id="another object"),
-        pytest.param(b"{" + b"x" * 80, id="another encoding"),
-        pytest.param(b"\xff" * 200, id="noise"),
-        pytest.param(b"", id="nothing"),
-    ],
-)
-def test_what_is_no_whole_object_under_the_renamed_key_is_looked_at_alone(other: bytes) -> None:
-    found = every(key2=TWO, new=ONE)
-    for provider in ("aesgcm", "aescbc", "secretbox"):
-        one = same(renamed(provider), found)
-        assert one is not None
-        assert one.of_another(renamed(provider, other), ETCD_KEY, look) is None
-
-
 def test_nothing_is_said_of_others_where_the_first_is_not_whole() -> None:
     found = every(new=ONE)
     for provider in ("aesgcm", "aescbc", "secretbox"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from etcdfix.encryption.config import parse_configuration
 from etcdfix.encryption.config_model import EncryptionConfiguration
-from etcdfix.encryption.transformer import Transformers
+from etcdfix.encryption.transformer import ResourceTransformers, Transformers, TransformFailed
 from etcdfix.examine import readers
 from etcdfix.examine.one import Examiner
 from etcdfix.examine.readers import ResourceReaders
@@ -21,6 +22,7 @@ from etcdfix.model.model import GroupResource, Outcome, StoredValue
 from etcdfix.model.storagekey import StorageCodec, StorageLayout
 from etcdfix.testing.protobytes import unknown
 from tests.support.decoders import shared_decoder
+from tests.support.encoders import aescbc_body
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
     IDENTITY,
@@ -395,3 +397,105 @@ def test_an_aggregated_group_takes_nothing_from_built_in_types() -> None:
         Outcome.READABLE,
         None,
     )
+
+
+APISERVICE_KEY = "/registry/apiregistration.k8s.io/apiservices/v1.x"
+CBC, CBC_OR_PLAIN = (
+    configuration(provider("aescbc", key1=KEY_1), *more, resources=("*.*",)) for more in ((), (IDENTITY,))
+)
+
+
+def test_padding_that_fits_by_chance_under_an_earlier_key_of_the_name_proves_nothing() -> None:
+    """The API server looks no further than the first key whose padding fits; another one of that name opens it."""
+    twice = (
+        provider("aescbc", key1=KEY_2)["aescbc"]["keys"] + provider("aescbc", key1=KEY_1)["aescbc"]["keys"]
+    )
+    both = configuration({"aescbc": {"keys": twice}}, resources=("secrets",))
+    values = (
+        b"k8s:enc:aescbc:v1:key1:" + aescbc_body(secret(), KEY_1, n.to_bytes(16)) for n in itertools.count()
+    )
+    first = Transformers.from_configuration(configuration(provider("aescbc", key1=KEY_2)))
+    rule = first.for_resource(GroupResource("", "secrets"))
+    found = look(next(value for value in values if opens(rule, value)), both)
+    assert verdict(found) == (Outcome.DECODE_FAILURE, Cause.KEY_RENAMED)
+    assert deletability_of(found) is Deletability.CURABLE
+
+
+def opens(rule: ResourceTransformers, value: bytes) -> bool:
+    try:
+        rule.from_storage(value, KEY.encode())
+    except TransformFailed:
+        return False
+    return True
+
+
+def test_values_of_another_key_of_the_name_are_no_neighbours() -> None:
+    """The key that wrote the value is known, and it opened nothing."""
+    twice = (
+        provider("aesgcm", key1=KEY_2)["aesgcm"]["keys"] + provider("aesgcm", key1=KEY_1)["aesgcm"]["keys"]
+    )
+    for neighbours, cause in ((KEY_2, Cause.ASSOCIATED_DATA_UNKNOWN), (KEY_1, Cause.CIPHERTEXT_DAMAGED)):
+        both = configuration({"aesgcm": {"keys": twice}}, resources=("secrets",))
+        under_test = examiner(both)
+        for revision in (3, 8, 9):
+            key = f"/registry/secrets/shop/at-{revision}"
+            value = aesgcm(secret(f"at-{revision}"), key, neighbours)
+            assert under_test.examine(stored(key, value, mod_revision=revision)).opened
+        value = aesgcm(secret(), "/elsewhere", KEY_1)
+        found = under_test.examine(stored(KEY, value, mod_revision=5))
+        assert verdict(found) == (Outcome.DECRYPT_FAILURE, cause)
+
+
+@pytest.mark.parametrize("minor", [17, 36, None])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (APISERVICE_KEY, secret("v1.x", "")),
+        (APISERVICE_KEY, json_object("v1", "Secret", "v1.x", "")),
+        (CRD_KEY, json_object("v1", "Pod", "widgets.example.com", "")),
+        (APISERVICE_KEY, crd()),
+        (KEY, crd()),
+        (KEY, json_object("apiregistration.k8s.io/v1", "APIService", "web", "")),
+        (KEY, config_map("web")),
+    ],
+)
+def test_a_kind_of_another_api_server_is_the_wrong_kind(key: str, value: bytes, minor: int | None) -> None:
+    found = look(value, key=key, minor=minor, holds={CRD_KEY: crd()})
+    assert verdict(found) == (Outcome.DECODE_FAILURE, Cause.WRONG_KIND_FOR_KEY)
+
+
+@pytest.mark.parametrize("number", [b"1e9999", b"-4711471147114711e999"])
+@pytest.mark.parametrize(
+    ("key", "start"),
+    [
+        (WIDGET_KEY, b'{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w-0"},"x":'),
+        (KEY, b'{"apiVersion":"v1","kind":"Secret","metadata":{"name":"web","namespace":"shop","generation":'),
+    ],
+)  # fmt: skip
+def test_numbers_are_withheld(key: str, start: bytes, number: bytes) -> None:
+    value = start + number + b"}" * (start.count(b"{") - start.count(b"}"))
+    found = look(value, key=key, holds={CRD_KEY: crd()})
+    assert verdict(found) == (Outcome.DECODE_FAILURE, Cause.JSON_DAMAGED)
+    assert f"number <{len(number)} bytes withheld>" in found.verdict.upstream_message
+    assert number.decode() not in repr(found.verdict)
+
+
+def test_a_kind_of_any_length_is_echoed_in_part() -> None:
+    for key, version in ((KEY, "v1"), (WIDGET_KEY, "example.com/v1")):
+        found = look(json_object(version, "K" * 200_000, "web"), key=key, holds={CRD_KEY: crd()})
+        assert found.verdict.outcome in {Outcome.DECODE_FAILURE, Outcome.INCONSISTENT}
+        details = (evidence.detail for evidence in found.verdict.evidence)
+        assert all(
+            len(text) < 5000 for text in (found.verdict.message, found.verdict.upstream_message, *details)
+        )
+
+
+@pytest.mark.parametrize("config", [None, CBC, CBC_OR_PLAIN])
+@pytest.mark.parametrize("value", [b"x", aescbc(b"x"), aescbc(b"{}")])
+def test_strange_keys_among_the_allocators_are_never_decrypted(
+    value: bytes, config: EncryptionConfiguration | None
+) -> None:
+    found = look(value, config, "/registry/ranges/foo")
+    assert verdict(found) == (Outcome.UNDETERMINED, Cause.OWNER_UNKNOWN)
+    assert found.verdict.message.startswith("no known type is stored under ranges")
+    assert found.transformer != "aescbc/v1/key1" or not found.opened

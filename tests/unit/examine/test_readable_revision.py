@@ -130,15 +130,6 @@ def test_what_is_found(
     assert sought(Remembering(*steps, compacted=compacted), **bounds) == expected
 
 
-@pytest.mark.parametrize("present", [GOOD, aescbc(secret("another"), KEY_1)])
-def test_what_is_not_proven_unreadable_is_not_looked_for(present: bytes) -> None:
-    source = Remembering(GOOD, present)
-    judge = examiner()
-    found = judge.examine(source.present)
-    assert ReadableRevisions(source, judge).of(found).revision is None
-    assert (source.asked, source.watched) == (0, 0)
-
-
 def test_bounds_are_said() -> None:
     many = Remembering(GOOD, *[DAMAGED] * 5)
     assert "only the 3 revisions" in str(sought(many, most_questions=10))

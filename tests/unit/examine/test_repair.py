@@ -31,6 +31,7 @@ from tests.support.objects import (
     json_object,
     provider,
     secret,
+    widget,
 )
 
 KEY = "/registry/secrets/shop/web"
@@ -232,6 +233,11 @@ def test_no_bit_is_searched_in_an_unencrypted_value() -> None:
 def test_an_unencrypted_value_of_another_etcd_key_is_not_put_right(key: str) -> None:
     found, result = search(PLAIN + b"left over", None, key)
     assert (found.repair, result.repair) == (None, None)
+
+
+def test_a_value_of_an_unknown_owner_is_not_put_right() -> None:
+    text = widget().replace(b"{", b"{\n", 1).replace(b"\n", b"\r\n")
+    assert search(text, None, "/registry/example.com/widgets/shop/w-0")[1].repair is None
 
 
 def test_two_ways_are_no_way() -> None:

@@ -117,15 +117,6 @@ def test_an_answer_that_is_no_protobuf(
     assert not caplog.records
 
 
-def test_a_plugin_that_is_slow(plugin: KMSPlugin, client_of: Client) -> None:
-    plugin.gate.clear()
-    answer = client_of(plugin, timeout_seconds=0.05).decrypt(a_key(plugin))
-    assert isinstance(answer, Failure)
-    assert not answer.refused
-    assert answer.status == "DEADLINE_EXCEEDED"
-    assert "code = DeadlineExceeded" in answer.message
-
-
 def test_closing_ends_a_call_under_way_and_all_later_ones(plugin: KMSPlugin, client_of: Client) -> None:
     plugin.gate.clear()
     client, wrapped, answers = client_of(plugin), a_key(plugin), []
@@ -149,14 +140,6 @@ def test_wrong_versions(version: str, plugin: KMSPlugin, client_of: Client) -> N
         "v2": f"expected KMSv2 API version v2, got {shown}",
     }
     assert health == Health(PluginState.WRONG_VERSION, expected[plugin.api_version])
-
-
-def test_unhealthy(tmp_path: Path, client_of: Client) -> None:
-    with KMSPlugin("v2", tmp_path / "kms.sock", KEKS) as plugin:
-        plugin.healthz = "no KMS behind me"
-        assert client_of(plugin).check() == Health(
-            PluginState.UNHEALTHY, "got unexpected healthz status: no KMS behind me", "kek-alpha-2"
-        )
 
 
 @pytest.mark.parametrize(

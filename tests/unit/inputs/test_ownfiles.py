@@ -182,15 +182,13 @@ class TestOnTheCommandLine:
         assert "is an EncryptionConfiguration, which is never written over" in capsys.readouterr().err
         assert merged.read_bytes() == before
 
-    @pytest.mark.parametrize("name", ["audit.jsonl", "audit.jsonl.head", "a backup"])
     @pytest.mark.parametrize(
-        "words",
+        ("name", "words"),
         [
-            ["scan"],
-            ["scan", "--orphans"],
-            ["namespace", "shop"],
-            ["explain", "/registry/pods/a/b", "--impact"],
-            ["encryption", "usage"],
+            ("audit.jsonl", ["scan"]),
+            ("audit.jsonl.head", ["namespace", "shop"]),
+            ("a backup", ["explain", "/registry/pods/a/b", "--impact"]),
+            ("a backup", ["encryption", "usage"]),
         ],
     )
     def test_no_report_replaces_a_record(

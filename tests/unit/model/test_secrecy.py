@@ -9,7 +9,6 @@ import resource
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 from typing import Any
 
@@ -62,25 +61,6 @@ def test_a_crash_leaves_no_core(tmp_path: Path) -> None:
     assert os.WIFSIGNALED(status)
     assert not os.WCOREDUMP(status)
     assert not list(tmp_path.iterdir())
-
-
-def test_the_limit_of_a_real_command(tmp_path: Path) -> None:
-    """The real command line, held where its report goes: a pipe that nobody reads."""
-    words = ["scan", "--snapshot", str(ALPHA / "snapshot.db.gz"), "--output-file", str(tmp_path / "pipe")]
-    os.mkfifo(tmp_path / "pipe")
-    with subprocess.Popen([*ALLOWED, "-m", "etcdfix", *words]) as process:
-        limits = Path(f"/proc/{process.pid}/limits")
-        deadline = time.monotonic() + 30
-        while not core_limit(limits).startswith("0 0") and time.monotonic() < deadline:
-            time.sleep(0.02)
-        found = core_limit(limits)
-        process.kill()
-    assert found.startswith("0 0")
-
-
-def core_limit(limits: Path) -> str:
-    line = next(line for line in limits.read_text().splitlines() if line.startswith("Max core file size"))
-    return " ".join(line.removeprefix("Max core file size").split())
 
 
 @pytest.mark.parametrize("missing", ["prctl", "library", "limit"])

@@ -35,14 +35,6 @@ def test_calls_that_are_not_done_in_time() -> None:
     assert run_within([], 0.2) == []
 
 
-def test_without_a_limit_all_are_waited_for() -> None:
-    def slow() -> int:
-        time.sleep(0.2)
-        return 1
-
-    assert run_within([slow, lambda: 2], None) == [1, 2]
-
-
 def test_no_more_than_so_many_at_once() -> None:
     now: list[int] = []
     at_once: list[int] = []

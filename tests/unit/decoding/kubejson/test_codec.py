@@ -67,9 +67,7 @@ def test_healthy_secrets(data: bytes) -> None:
     "data",
     [
         b"{}",
-        b'{"metadata":{"name":"x"}}',
         b'{"kind":"Secret","metadata":{"name":"x"}}',
-        b'{"kind":null,"apiVersion":null}',
         b'{"kind":"","apiVersion":"","data":{"a":"not checked"}}',
         b'{"kind":"Secret","apiVersion":"__internal","metadata":{"name":"x"}}',
         b'{"apiVersion":"/"}',
@@ -101,26 +99,14 @@ def no_conversion(go_type: str) -> str:
     ("data", "message", "reason"),
     [
         (b'{"kind":"Foo","apiVersion":"v1"}', no_kind("Foo", 'version "v1"'), "not-registered"),
-        (b'{"kind":"Secret","apiVersion":"v2"}', no_kind("Secret", 'version "v2"'), "not-registered"),
         (
             b'{"kind":"S\x7f","apiVersion":"a\x7f/v1"}',
             no_kind(r"S\x7f", r'version "a\x7f/v1"'),
             "not-registered",
         ),
         (b'{"kind":"Foo"}', no_kind("Foo", 'the internal version of group ""'), "missing"),
-        (
-            b'{"kind":"Foo","apiVersion":"__internal"}',
-            no_kind("Foo", 'the internal version of group ""'),
-            "not-registered",
-        ),
         (b'{"kind":"Pod"}', no_conversion("core.Pod"), "wrong-kind"),
         (b'{"kind":"Pod","apiVersion":"v1"}', no_conversion("v1.Pod"), "wrong-kind"),
-        (b'{"kind":"Status","apiVersion":"v1"}', no_conversion("v1.Status"), "wrong-kind"),
-        (
-            b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":5}',
-            no_conversion("v1.AdmissionReview"),
-            "wrong-kind",
-        ),
         (b'{"apiVersion":"a/b/c"}', "unexpected GroupVersion string: a/b/c", "not-registered"),
         (b'{"apiVersion":"apps/"}', "Object 'apiVersion' is missing in '<22 bytes withheld>'", "missing"),
     ],
@@ -138,20 +124,12 @@ def test_types_that_do_not_fit(data: bytes, message: str, reason: str) -> None:
             b'{"kind":"Secret",}',
             SNIFFING + "invalid character '}' looking for beginning of object key string",
         ),
-        (secret() + b"x", SNIFFING + "invalid character 'x' after top-level value"),
-        (secret()[:-1], SNIFFING + "unexpected end of JSON input"),
         (b'{"kind":5}', SNIFFING + "json: cannot unmarshal number into Go struct field .kind of type string"),
         (
             b'{"apiVersion":[],"KIND":{},"kind":"Secret"}',
             SNIFFING + "json: cannot unmarshal array into Go struct field .apiVersion of type string",
         ),
-        (
-            b'{"kind":true,"apiVersion":"v1"}',
-            SNIFFING + "json: cannot unmarshal bool into Go struct field .kind of type string",
-        ),
-        (secret(metadata=b'"name":1'), INTO.format("ObjectMeta.metadata.name", "string")),
         (secret(b',"data":{"a":"!!"}'), "illegal base64 data at input byte 0"),
-        (b'{"name":5}', INTO.format("Secret.name", "string")),
         # the wrong kind is filled first, so its own errors come first
         (b'{"kind":"Pod","apiVersion":"v1","spec":5}', INTO.format("Pod.spec", "v1.PodSpec")),
         (b"{" + b'"a":{' * 10_000 + b"}" * 10_001, SNIFFING + "invalid character '{' exceeded max depth"),
@@ -216,18 +194,6 @@ def test_raw_json_that_is_not_utf_8_breaks_answers() -> None:
     ]
 
 
-def test_kinds_without_object_metadata_take_the_exact_way() -> None:
-    decoder = JSONDecoder(load_schema(36), Registry(36))
-    data = b'{"kind":"SecretList","apiVersion":"v1","metadata":{},"items":[]}'
-    with pytest.raises(KindUnknown, match="SecretList"):
-        decoder.decode(data, "", "Secret")
-    assert decoder.decode(data, "", "SecretList").name is None
-    scale = (
-        b'{"kind":"Scale","apiVersion":"autoscaling/v1","metadata":{"name":"s","namespace":"n","uid":"u"}}'
-    )
-    assert decoder.decode(scale, "autoscaling", "Scale").name == b"s"
-
-
 def test_names_from_damaged_values_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("etcdfix.decoding.kubejson.codec._MAX_PATHS", 10)
     decoder = JSONDecoder(load_schema(36), Registry(36))
@@ -275,12 +241,10 @@ def crd(text: bytes) -> bytes:
     ("decoder", "data"),
     [
         (POD, pod(b'"metadata":{"name":"a","uid":"u","creationTimestamp":"2024-02-28T23:59:59Z"}')),
-        (POD, pod(b'"metadata":null,"spec":{"priority":2147483647}')),
         (POD, pod(b'"spec":{"containers":[null,{"resources":{"limits":{"cpu":"100m","x":5}}}]}')),
         (POD, pod(b'"metadata":{"managedFields":[{"fieldsV1":{"f:a":{}}}]},"spec":{"volumes":[{"emptyDir":{}}]}')),
         (SECRET, b'{"apiVersion":"v1","kind":"Secret","data":{"a":"YQ==","b":null}}'),
         (CRD, crd(b'"properties":{"a":{"items":{"type":"x"}},"b":{"items":[{"not":{}}]}}')),
-        (CRD, crd(b'"additionalProperties":false,"not":{"additionalProperties":{}}')),
         (CRD, crd(b'"default":{"a":[1]},"$ref":"x","dependencies":{"a":["b"],"c":{}},"maximum":5')),
     ],
 )  # fmt: skip
@@ -293,21 +257,15 @@ def test_healthy_objects_decode(decoder: msgspec.json.Decoder[object], data: byt
     [
         (POD, pod(b'"unknown":1')),
         (POD, b'{"kind":"Pod","apiVersion":"v2"}'),
-        (POD, b'{"kind":"Node","apiVersion":"v1"}'),
         (POD, b'{"kind":"Pod"}'),
-        (POD, pod(b'"Kind":"Node"')),
         (POD, pod(b'"spec":{"priority":2147483648}')),
         (POD, pod(b'"spec":{"priority":1.0}')),
         (POD, pod(b'"spec":{"containers":[{"resources":{"limits":{"cpu":"1 "}}}]}')),
         (POD, pod(b'"spec":{"containers":[{"resources":{"limits":{"cpu":"1\\n"}}}]}')),
-        (POD, pod(b'"spec":{"containers":[{"resources":{"limits":{"cpu":1.5}}}]}')),
         (POD, pod(b'"metadata":{"creationTimestamp":"2023-02-29T00:00:00Z"}')),
-        (POD, pod(b'"metadata":{"creationTimestamp":"2024-01-01T00:00:00Z\\n"}')),
-        (POD, pod(b'"metadata":{"name":5}')),
         (SECRET, b'{"apiVersion":"v1","kind":"Secret","data":{"a":"YQ"}}'),
         (CRD, crd(b'"default":1e999')),
         (CRD, crd(b'"additionalProperties":5')),
-        (CRD, crd(b'"properties":{"a":{"items":{"type":5}}}')),
     ],
 )
 def test_whatever_is_not_plainly_healthy_is_left_to_the_exact_way(

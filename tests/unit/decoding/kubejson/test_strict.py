@@ -28,12 +28,6 @@ def result(data: bytes, message: str = CORE + "Pod") -> Unmarshalled:
     return unmarshal(TYPES, data, tokenize(data), message)
 
 
-def refused(data: bytes, message: str = CORE + "Pod") -> JSONMalformed:
-    with pytest.raises(JSONMalformed) as caught:
-        result(data, message)
-    return caught.value
-
-
 def said_by(call: Callable[[], object]) -> str:
     try:
         call()
@@ -58,28 +52,23 @@ def container(text: bytes) -> bytes:
     ("data", "value", "field", "type_"),
     [
         (b'{"metadata":5}', "number", "Pod.metadata", "v1.ObjectMeta"),
-        (b'{"kind":5}', "number", "Pod.kind", "string"),
         (b'{"metadata":{"name":1}}', "number", "ObjectMeta.metadata.name", "string"),
         (b'{"metadata":{"uid":true}}', "bool", "ObjectMeta.metadata.uid", "types.UID"),
         (b'{"metadata":{"labels":"x"}}', "string", "ObjectMeta.metadata.labels", "map[string]string"),
         (b'{"metadata":{"labels":{"a":1}}}', "number", "ObjectMeta.metadata.labels", "string"),
-        (b'{"metadata":{"finalizers":"x"}}', "string", "ObjectMeta.metadata.finalizers", "[]string"),
         (b'{"metadata":{"finalizers":["a",{}]}}', "object", "ObjectMeta.metadata.finalizers", "string"),
         (
             b'{"metadata":{"ownerReferences":[{"uid":5}]}}',
             "number", "OwnerReference.metadata.ownerReferences.uid", "types.UID",
         ),
-        (b'{"metadata":{"creationTimestamp":5}}', "number", "ObjectMeta.metadata.creationTimestamp", "string"),
         (pod_spec(b'"priority":5000000000'), "number <10 bytes withheld>", "PodSpec.spec.priority", "int32"),
         (pod_spec(b'"priority":1.0'), "number <3 bytes withheld>", "PodSpec.spec.priority", "int32"),
-        (pod_spec(b'"priority":"1"'), "string", "PodSpec.spec.priority", "int32"),
         (
             pod_spec(b'"tolerations":[{"tolerationSeconds":-9223372036854775809}]'),
             "number <20 bytes withheld>", "Toleration.spec.tolerations.tolerationSeconds", "int64",
         ),
         (pod_spec(b'"hostNetwork":1'), "number", "PodSpec.spec.hostNetwork", "bool"),
         (pod_spec(b'"containers":{}'), "object", "PodSpec.spec.containers", "[]v1.Container"),
-        (pod_spec(b'"containers":[5]'), "number", "PodSpec.spec.containers", "v1.Container"),
         # embedded structs: the outer one is named
         (
             pod_spec(b'"volumes":[{"configMap":{"name":5}}]'),
@@ -92,10 +81,6 @@ def container(text: bytes) -> bytes:
         (
             container(b'"livenessProbe":{"httpGet":{"port":5000000000}}'),
             "number <10 bytes withheld>", "HTTPGetAction.spec.containers.livenessProbe.httpGet.port", "int32",
-        ),
-        (
-            container(b'"livenessProbe":{"httpGet":{"port":true}}'),
-            "bool", "HTTPGetAction.spec.containers.livenessProbe.httpGet.port", "int32",
         ),
     ],
 )  # fmt: skip
@@ -149,14 +134,11 @@ def test_null_is_absent_and_unknown_fields_are_skipped(data: bytes) -> None:
     [
         (b'{"data":{"a":"YQ=="}}', ""),
         (b'{"data":{"a":[1,2,255,null]}}', ""),
-        (b'{"data":{"a":"YQ\\n=="}}', ""),
         (b'{"data":{"a":"!"}}', "illegal base64 data at input byte 0"),
         (b'{"data":{"a":"YWI"},"type":5}', "illegal base64 data at input byte 0"),
         (b'{"data":{"a":5}}', INTO.format("number", "Secret.data", "[]uint8")),
-        (b'{"data":{"a":{}}}', INTO.format("object", "Secret.data", "[]uint8")),
         (b'{"data":{"a":[256]}}', INTO.format("number <3 bytes withheld>", "Secret.data", "uint8")),
         (b'{"data":{"a":["x"]}}', INTO.format("string", "Secret.data", "uint8")),
-        (b'{"data":[]}', INTO.format("array", "Secret.data", "map[string][]uint8")),
     ],
 )
 def test_bytes(data: bytes, message: str) -> None:
@@ -175,30 +157,19 @@ SCHEMA = "JSONSchemaProps.spec.versions.schema.openAPIV3Schema"
     [
         (b'"items":{"type":"x"},"additionalProperties":false', ""),
         (b'"items":[{"type":"x"}],"additionalProperties":{},"dependencies":{"a":["b"],"c":{},"d":5,"e":null}', ""),
-        (b'"items":5,"not":null', ""),
         (b'"default":{"a":1},"enum":[1,"a",null],"maximum":1.5', ""),
-        (b'"type":5', INTO.format("number", SCHEMA + ".type", "string")),
         (b'"enum":5', INTO.format("number", SCHEMA + ".enum", "[]v1.JSON")),
-        (b'"maximum":"x"', INTO.format("string", SCHEMA + ".maximum", "float64")),
         (b'"maximum":1e999', INTO.format("number <5 bytes withheld>", SCHEMA + ".maximum", "float64")),
         (b'"maxLength":1e30', INTO.format("number <4 bytes withheld>", SCHEMA + ".maxLength", "int64")),
-        (b'"$ref":5', INTO.format("number", SCHEMA + ".$ref", "string")),
-        (
-            b'"x-kubernetes-preserve-unknown-fields":5',
-            INTO.format("number", SCHEMA + ".x-kubernetes-preserve-unknown-fields", "bool"),
-        ),
         (b'"additionalProperties":5', "boolean or JSON schema expected"),
         # an error inside a union gets the path of the union
-        (b'"items":{"type":5}', INTO.format("number", SCHEMA + ".items", "string")),
         (b'"items":[{"type":5}]', INTO.format("number", SCHEMA + ".items", "string")),
-        (b'"items":{"items":{"type":5},"type":1}', INTO.format("number", SCHEMA + ".items", "string")),
         (b'"type":1,"items":{"type":{}}', INTO.format("object", SCHEMA + ".items", "string")),
         (b'"dependencies":{"a":[5]}', INTO.format("number", SCHEMA + ".dependencies", "string")),
         (
             b'"properties":{"a":{"properties":{"b":{"type":5}}}}',
             INTO.format("number", SCHEMA + ".properties.properties.type", "string"),
         ),
-        (b'"items":{"additionalProperties":5}', "boolean or JSON schema expected"),
     ],
 )  # fmt: skip
 def test_schemas_of_custom_resources(text: bytes, message: str) -> None:
@@ -293,29 +264,3 @@ def test_internal_structs_show_only_what_is_embedded(data: bytes, message: str) 
         said_by(lambda: unmarshal_internal(TYPES, data, tokenize(data), "core.Secret", OBJECT_META))
         == message
     )
-
-
-@pytest.mark.parametrize(
-    ("message", "field", "form", "name"),
-    [
-        ("k8s.io.api.core.v1.Pod", "kind", "string", "string"),
-        ("k8s.io.api.core.v1.Pod", "metadata", "struct", "v1.ObjectMeta"),
-        ("k8s.io.api.core.v1.PodSpec", "containers", "slice", "[]v1.Container"),
-        ("k8s.io.api.core.v1.PodSpec", "nodeSelector", "map", "map[string]string"),
-        ("k8s.io.api.core.v1.PodSpec", "priority", "int", "int32"),
-        ("k8s.io.api.core.v1.PodSpec", "overhead", "map", "v1.ResourceList"),
-        ("k8s.io.api.core.v1.Secret", "data", "map", "map[string][]uint8"),
-        ("k8s.io.api.core.v1.Volume", "hostPath", "struct", "v1.HostPathVolumeSource"),
-        ("k8s.io.api.core.v1.SecretKeySelector", "name", "string", "string"),
-        ("k8s.io.api.core.v1.ServicePort", "targetPort", "int-or-string", "intstr.IntOrString"),
-        ("k8s.io.api.core.v1.Event", "eventTime", "microtime", "v1.MicroTime"),
-        ("k8s.io.api.apps.v1.ControllerRevision", "data", "raw-json", "runtime.RawExtension"),
-        ("k8s.io.api.certificates.v1.CertificateSigningRequestSpec", "extra", "map", "map[string]v1.ExtraValue"),
-        ("k8s.io.apimachinery.pkg.apis.meta.v1.ObjectMeta", "creationTimestamp", "time", "v1.Time"),
-        ("k8s.io.apimachinery.pkg.apis.meta.v1.OwnerReference", "uid", "string", "types.UID"),
-        ("k8s.io.api.resource.v1.DeviceCapacity", "value", "quantity", "resource.Quantity"),
-    ],
-)  # fmt: skip
-def test_types_of_fields(message: str, field: str, form: str, name: str) -> None:
-    type_ = TYPES.fields(message)[field]
-    assert (type_.form, type_.name) == (form, name)

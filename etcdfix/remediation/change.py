@@ -349,7 +349,7 @@ def ask(checks: Sequence[Check], present: Present, change: Change) -> list[str]:
         given = change.request.given
         first.command = Command(with_options(given, words)).line(change.request.run)
         goes = "this command goes through:" if given else "it goes through with these words added:"
-        first.lifted = f"If all of it is understood, {goes}"
+        first.lifted = f"If you accept all of this, {goes}"
     raise first
 
 

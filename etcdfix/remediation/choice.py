@@ -196,7 +196,7 @@ def best_choice(
         missing = next((rule for rule in needed if not accepted.accepts(rule)), None)
         hint = _ways(found, run) or explain(wanted.key).line(run)
         if missing is not None:
-            why = f"{key}: what can be put back needs your word: {MEANINGS[missing]}"
+            why = f"{key}: the copy needs your word: {MEANINGS[missing]}"
             raise unless_accepted(missing, why)
         refusal = found[0].refusal if found and all(one.refusal for one in found) else None
         if refusal is not None and refusal.rule == Rule.UNDETERMINED:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import stat
 import subprocess
-from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -97,40 +95,6 @@ def content(stored: StoredValue = STORED, **changes: object) -> BackupContent:
         "at": NOON,
     }
     return make_content(stored, **(given | changes))  # type: ignore[arg-type]
-
-
-class Calls:
-    """Steps, and between them the system calls on files that really were made; a stand-in for ``os.fsync`` etc."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.seen: list[str] = []
-        self.wrap(
-            monkeypatch, "fsync", lambda fd: "directory" if stat.S_ISDIR(os.fstat(fd).st_mode) else "file"
-        )
-        self.wrap(monkeypatch, "write", lambda *_: "file")
-        self.wrap(monkeypatch, "rename", lambda *_, **__: "file")
-        self.wrap(monkeypatch, "unlink", lambda *_, **__: "file")
-        self.wrap(monkeypatch, "ftruncate", lambda *_: "file")
-
-    def wrap(self, monkeypatch: pytest.MonkeyPatch, name: str, what: Callable[..., str]) -> None:
-        real = getattr(os, name)
-
-        def call(*args: object, **keywords: object) -> object:
-            self.seen.append(f"{name} {what(*args, **keywords)}")
-            return real(*args, **keywords)
-
-        monkeypatch.setattr(os, name, call)
-
-    def __call__(self, name: str) -> None:
-        self.seen.append(name)
-
-    def between(self) -> list[tuple[str, str]]:
-        """Return (step, call) for each call that stands between its step's announcements."""
-        return [
-            (before.replace(": before", ":"), call)
-            for before, call, after in zip(self.seen, self.seen[1:], self.seen[2:], strict=False)
-            if ": before " in before and after == before.replace(": before", ": after")
-        ]
 
 
 def own_directory(path: Path) -> Path:

@@ -15,12 +15,6 @@ REPLACE_ACTIONS: Final = (*FILE_ACTIONS, "rename file", "fsync directory")
 REMOVE_ACTIONS: Final = ("unlink file", "fsync directory")
 """The actions of :meth:`SafeDirectory.remove`, in order."""
 
-PROBE_ACTIONS: Final = (*FILE_ACTIONS, *REMOVE_ACTIONS)
-"""The actions of :func:`probe`, in order."""
-
-DIRECTORY_ACTIONS: Final = ("create directory", "fsync directory")
-"""The actions for each directory that :func:`open_directory` makes, in order."""
-
 
 def step_names(what: str, actions: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names that ``actions`` on ``what`` are announced with, in order."""

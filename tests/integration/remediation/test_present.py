@@ -254,6 +254,7 @@ def test_the_floor_stands_without_an_assessment(registry: Registry, monkeypatch:
         assert check_deletion(cluster, registry.key("shop/broken")).protected == ""
 
 
+@pytest.mark.thorough
 def test_dependents_and_users_under_kms_count(registry: Registry, tmp_path: Path) -> None:
     """What depends on it may be under another key than it; that costs calls to a plugin, and they are made."""
     with KMSPlugin("v2", f"@etcdfix-test-{os.getpid()}-{tmp_path.name}", {"kek-1": b"1" * 32}) as plugin:

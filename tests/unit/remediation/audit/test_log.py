@@ -27,7 +27,6 @@ from etcdfix.remediation.audit.record import (
     placed,
 )
 from etcdfix.remediation.audit.verify import ChainState, verify, without_head
-from etcdfix.remediation.durable import SafeDirectory
 from etcdfix.remediation.errors import AuditError, AuditLogBroken, AuditLogLocked
 from tests.faults.dying_delete import killed_at_every_step
 from tests.support.audit_logs import (
@@ -419,20 +418,3 @@ class TestLock:
         with AuditLog.open(path) as log:
             assert log.head.sequence == (2 if another else 0)
         assert verify(path.with_name("rotated")).records == 6
-
-    def test_log_and_head_appear_while_it_is_looked_for(
-        self, path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        real = SafeDirectory.has
-
-        raced: list[bool] = []
-
-        def race(directory: SafeDirectory, name: str) -> bool:
-            if not raced:
-                raced.append(True)
-                write_log(path)
-            return real(directory, name)
-
-        monkeypatch.setattr(SafeDirectory, "has", race)
-        with AuditLog.open(path) as log:
-            assert log.head.sequence == 6

@@ -12,7 +12,7 @@ import pytest
 
 from etcdfix.apiserver import client as api_client
 from etcdfix.testing.certificates import CertificateAuthority
-from tests.support.apiserver import Answer, Request
+from tests.support.apiserver import Answer, Request, StandIn
 from tests.support.change_runs import Ran
 from tests.support.healing import NEW, LostKeyKineCluster, beside, lost_key_kine_cluster
 
@@ -40,7 +40,7 @@ def copied(cluster: LostKeyKineCluster, tmp_path: Path) -> Path:
     return path
 
 
-def _refused(cluster: LostKeyKineCluster, *options: str, rule: str | None, says: str) -> dict[str, object]:
+def _refused(cluster: LostKeyKineCluster, *options: str, rule: str, says: str = "") -> dict[str, object]:
     with cluster.unwritten(), cluster.untouched():
         told = cluster.told("one", *options, code=4)
     assert (told["refusal"]["rule"], cluster.patches()) == (rule, []), told["refusal"]
@@ -51,8 +51,7 @@ def _refused(cluster: LostKeyKineCluster, *options: str, rule: str | None, says:
 def test_a_copy_that_nobody_writes(cluster: LostKeyKineCluster, copied: Path) -> None:
     cluster.put("other", b"of another program", resource="elsewhere")
     cluster.file = copied
-    refusal = _refused(cluster, rule="other-cluster", says="is not what the API server at")
-    assert "not a copy" in str(refusal["next_step"])
+    _refused(cluster, rule="other-cluster")
 
 
 def test_a_copy_of_this_very_moment(cluster: LostKeyKineCluster, copied: Path) -> None:
@@ -60,7 +59,6 @@ def test_a_copy_of_this_very_moment(cluster: LostKeyKineCluster, copied: Path) -
     cluster.file = copied
     told = cluster.told("one", code=3)
     assert told["result"] == "anomaly"
-    assert "that server writes elsewhere" in told["detail"]
     assert len(cluster.patches()) == 1
 
 
@@ -76,11 +74,16 @@ def test_the_file_of_another_k3s_that_was_made_from_a_copy(cluster: LostKeyKineC
     _refused(cluster, rule="other-cluster", says=f"at {cluster.store.revision()}")
 
 
+def _says(server: StandIn, answer: Answer) -> None:
+    for path in (NAMESPACES, LEASES):
+        server.behaviour.instead[path] = answer
+
+
 def test_a_server_that_reads_another_store(cluster: LostKeyKineCluster) -> None:
     with beside(cluster, NEW) as p2:
         body = {"kind": "NamespaceList", "metadata": {"resourceVersion": "1"}}
         p2.behaviour.instead[NAMESPACES] = Answer(200, json.dumps(body).encode())
-        _refused(cluster, rule="other-cluster", says=f"{p2.url} reads")
+        _refused(cluster, rule="other-cluster", says=p2.url)
 
 
 def test_writes_of_others_are_no_surprise(cluster: LostKeyKineCluster) -> None:
@@ -95,12 +98,10 @@ def test_writes_of_others_are_no_surprise(cluster: LostKeyKineCluster) -> None:
 
 @pytest.mark.parametrize("status", [403, 500])
 def test_a_server_that_does_not_say_where_it_stands(cluster: LostKeyKineCluster, status: int) -> None:
-    for path in (NAMESPACES, LEASES):
-        cluster.p1.behaviour.instead[path] = Answer(status, b'{"kind": "Status"}')
-    refusal = _refused(cluster, rule="unchecked-server", says="at which revision it stands")
-    assert "list namespaces" in str(refusal["next_step"])
+    _says(cluster.p1, Answer(status, b'{"kind": "Status"}'))
+    _refused(cluster, rule="unchecked-server")
     accepted = "--accept", f"unchecked-server={cluster.p1.url}"
-    _refused(cluster, *accepted, rule="unchecked-server", says="at which revision it stands")
+    _refused(cluster, *accepted, rule="unchecked-server")
 
 
 @pytest.fixture
@@ -111,9 +112,8 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_server_that_has_too_much_to_do_to_say_it(cluster: LostKeyKineCluster, slept: list[int]) -> None:
-    for path in (NAMESPACES, LEASES):
-        cluster.p1.behaviour.instead[path] = Answer(429, b"too many", headers=(("Retry-After", "2"),))
-    refusal = _refused(cluster, rule="unchecked-server", says="answered with 429")
+    _says(cluster.p1, Answer(429, b"too many", headers=(("Retry-After", "2"),)))
+    refusal = _refused(cluster, rule="unchecked-server")
     assert (refusal["next_step"], slept) == ("run the same again in a moment", [2] * 10)
 
 
@@ -121,8 +121,7 @@ def test_a_server_that_says_it_a_little_later(
     cluster: LostKeyKineCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The file is read again after the answer: what was written meanwhile is no surprise."""
-    for path in (NAMESPACES, LEASES):
-        cluster.p1.behaviour.instead[path] = Answer(429, b"too many")
+    _says(cluster.p1, Answer(429, b"too many"))
 
     def sleep(_seconds: int) -> None:
         cluster.p1.behaviour.instead.clear()
@@ -134,8 +133,7 @@ def test_a_server_that_says_it_a_little_later(
 
 def test_one_of_two_that_need_not_say_it(cluster: LostKeyKineCluster) -> None:
     with beside(cluster, NEW) as p2:
-        for path in (NAMESPACES, LEASES):
-            p2.behaviour.instead[path] = Answer(403, b'{"kind": "Status"}')
+        _says(p2, Answer(403, b'{"kind": "Status"}'))
         _refused(cluster, rule="unchecked-server", says=p2.url)
         told = cluster.told("one", "--accept", f"unchecked-server={p2.url}")
     assert told["result"] == "fixed"
@@ -173,7 +171,6 @@ def test_a_copy_settles_nothing(cluster: LostKeyKineCluster, copied: Path, dry_r
     recorded = cluster.log.read_bytes()
     ran = _settle(cluster, "--kine", str(copied), *(["--dry-run"] if dry_run else []))
     assert ran.code == 4, ran
-    assert "does not say what stands there" in ran.out
     assert f"--kine {cluster.store.path}" in ran.out
     assert cluster.log.read_bytes() == recorded
     ran = _settle(cluster, *cluster.where)
@@ -204,7 +201,7 @@ def test_a_file_that_does_not_name_its_cluster(cluster: LostKeyKineCluster) -> N
     removed = cluster.store.writer.newest
     cluster.place(cluster.key("other", "namespaces"), b"later")
     cluster.store.writer.compact(removed)
-    refusal = _refused(cluster, rule="unknown-cluster", says="nothing in kine names the cluster")
+    refusal = _refused(cluster, rule="unknown-cluster")
     assert "--etcd-prefix" in str(refusal["next_step"])
     for other in ("--main-endpoints", "--accept", "unknown-cluster"):
         assert other not in str(refusal["next_step"])
@@ -281,5 +278,5 @@ def test_no_room_for_a_copy(
     told = cluster.told("one", code=3)
     assert told["result"] == "unknown"
     (settle,) = [step for step in told["follow_ups"] if "log settle" in step["command"]]
-    assert settle["what"] == "Settle it when the file can be read again"
+    assert str(cluster.log) in settle["command"]
     monkeypatch.undo()

@@ -1,7 +1,7 @@
 """Kinds of damage that a test can plant in a stored value, and what etcdfix says of each.
 
 Each takes how values are sealed and the value as stored. Where a damage does not fit a value, it raises
-:class:`~etcdfix.testing.sealing.DoesNotFit`. ``docs/testing.md`` has them in words.
+:class:`~etcdfix.testing.sealing.DoesNotFit`. ``docs/testing.md`` says which values each fits.
 """
 
 from __future__ import annotations

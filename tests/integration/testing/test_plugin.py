@@ -115,8 +115,6 @@ def test_the_package_needs_nothing_of_the_extra_to_be_imported() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_page_has_every_damage_and_what_etcdfix_says_of_it() -> None:
-    rows = re.findall(r"^\| `([A-Z0-9_]+)` \|[^|]+\|([^|]+)\|", PAGE, re.MULTILINE)
-    told = [(name, re.findall(r"`([a-z0-9-]+)`", causes)) for name, causes in rows]
-    ways = [(damage.name, damage.value) for damage in Damage]
-    assert told == [(name, [cause.value for cause in (way.cause, *way.also)]) for name, way in ways]
+def test_the_page_has_every_damage() -> None:
+    told = re.findall(r"`([A-Z0-9_]+)`", PAGE.partition("## Plant damage")[2])
+    assert sorted(told) == sorted(damage.name for damage in Damage)

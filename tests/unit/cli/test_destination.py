@@ -105,7 +105,7 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.mark.parametrize(
     ("words", "form"),
     [
-        (("scan", *SOURCE), "json"),
+        (("scan", *SOURCE, "pods", "-n", "shop"), "json"),
         (("scan", *SOURCE, "services"), "text"),
         (("namespace", "default", *SOURCE), "json"),
         (("explain", KEY, "--history", *SOURCE), "yaml"),

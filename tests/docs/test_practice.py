@@ -127,17 +127,6 @@ def test_what_leads_to_another_cluster_is_forgotten(shell: str) -> None:
     assert [name for name in done.stdout.split() if name in other] == ["OTHER"]
 
 
-@pytest.mark.etcd
-@pytest.mark.parametrize("content", [b"no database" * 100, b"\x1f\x8b\x08 cut off"])
-def test_what_is_no_snapshot_is_refused(content: bytes, tmp_path: Path, etcd_path: str) -> None:
-    other = tmp_path / "other.db"
-    other.write_bytes(content)
-    with practising(tmp_path, path=etcd_path) as run:
-        ran = run("start", str(other))
-        assert (ran.returncode, ran.stderr.count("\n")) == (2, 1), ran.stderr
-        assert not (tmp_path / "practice").exists(), "nothing is left that has to be removed first"
-
-
 def test_another_process_is_never_ended(tmp_path: Path) -> None:
     """Only the etcd on the data of this very folder: no other program, and no other folder's."""
     (tmp_path / "practice").mkdir()

@@ -525,21 +525,6 @@ def test_no_encryption_says_what_a_configuration_with_nothing_but_identity_does(
     assert (said["encryption_config"], said["complete"]) == (None, True)
 
 
-def test_names_that_a_stranger_chose_act_upon_nothing() -> None:
-    key = "/registry/configmaps/shop/\x1b[2J\n;rm -rf"
-    for values in (
-        {key: config_map()[:20]},
-        {
-            f"/registry/secrets/shop/w{n}": aesgcm(b"x" * 90, "q", KEY_2, "\x1b[2J" + "k" * 500)
-            for n in (1, 2)
-        },
-    ):
-        lines = head(values)
-        assert all(line.isprintable() for line in lines)
-        assert len(lines[0]) < 130
-        assert ";rm" not in lines[-1]
-
-
 def test_a_scope_that_a_scan_would_not_know_is_not_proposed() -> None:
     names = [f"/registry/a;b.example.com/$(x)/w{number}" for number in range(3)]
     values = {name: aesgcm(b"x" * 90, name, KEY_2, "old") for name in names}

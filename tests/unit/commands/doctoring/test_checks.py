@@ -40,7 +40,7 @@ from etcdfix.model.model import ClusterIdentity
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import RecordType
 from etcdfix.remediation.durable import Filesystem
-from etcdfix.remediation.errors import AuditLogUnreadable, NotDurable
+from etcdfix.remediation.errors import NotDurable
 from etcdfix.remediation.places import RecordPaths
 from etcdfix.report.doctor import Check
 from etcdfix.sources.connection import EtcdConnection
@@ -369,20 +369,6 @@ def test_a_log_that_was_tampered_with_and_one_without_half_of_it(own: Path) -> N
     (own / "kept").rename(own / "log.head")
     (own / "log").unlink()
     assert states(log(own / "log")) == ["fail"]
-
-
-def test_what_is_no_log_of_ours(own: Path, monkeypatch: Patch) -> None:
-    write_log(own / "log")
-    (own / "link").symlink_to(own / "log")
-    os.mkfifo(own / "pipe")
-    for name in ("link", "pipe"):
-        with pytest.raises(NotDurable):
-            log(own / name)
-    monkeypatch.setattr(module, "_LOCK_SECONDS", 0.05)
-    with AuditLog.open(own / "busy") as opened:
-        opened.append(entry(RecordType.INTENT))
-        with pytest.raises(AuditLogUnreadable):
-            log(own / "busy")
 
 
 HERE = ClusterIdentity.by_uid(UID)

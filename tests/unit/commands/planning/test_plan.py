@@ -37,7 +37,7 @@ from tests.support.lost_key import (
     using_pod,
 )
 from tests.support.memory_source import MemorySource, stored
-from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, configuration, provider
+from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, configuration, provider
 from tests.support.plan_entries import entry, fixable
 from tests.support.rendering import rendered
 
@@ -282,21 +282,6 @@ def test_a_value_of_nobody_is_left_out(tmp_path: Path) -> None:
         ("/registry/example.org/things/shop/one", "undetermined")
     ]
     assert [entry.what for entry in plan.entries] == ["Certificate"]
-
-
-def test_a_key_that_is_there_is_not_to_be_declared_lost(tmp_path: Path) -> None:
-    """Ten fail under a key that opens as many; one of them shows that the key is right."""
-    config = configuration(provider("aesgcm", key1=KEY_1), IDENTITY)
-    cluster = base()
-    for number in range(10):
-        key = cluster.secret(f"lost-{number}")
-        cluster.values[key] = aesgcm(cluster.values[key], key, NOWHERE)
-    key = cluster.secret("cut")
-    cluster.values[key] = aesgcm(cluster.values[key], key)[:-40]
-    plan = plan_of(cluster, tmp_path, config=config)
-    declarations = {group.cause: group.declaration for group in plan.groups}
-    assert declarations == {"wrong-key": "--declare-key-lost aesgcm/v1/key1", "value-truncated": ""}
-    assert {entry.name: entry.needs for entry in plan.entries}["cut"] == ["--accept ends-cached-reads"]
 
 
 def test_what_fails_as_a_whole_kind_does_is_left_out(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
-"""Streams walked side by side, two points in time held against each other, and what is advised where members differ."""
+"""What compare and explain say: points in time and members side by side, and all that is known of one key."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -8,12 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etcdfix.commands.compare import Comparison, Side, compare_sources
+from etcdfix.commands.explain import ExplainRequest, explain_key
 from etcdfix.examine.all import no_progress
 from etcdfix.examine.one import Examiner, Reading
-from etcdfix.model.model import StoredValue
+from etcdfix.model.errors import SourceError
+from etcdfix.model.model import KeptRevision, StoredValue
 from etcdfix.model.scope import KeyRange, ScopeRequest
 from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.compare import ComparedCopy, ComparisonReport
+from etcdfix.report.document import State
+from etcdfix.report.explain import AttemptResult, ExplainReport, History, Shows
 from etcdfix.report.render.text import text_lines
 from etcdfix.text.commands import RunOptions
 from tests.support.memory_source import MemorySource, stored
@@ -21,12 +27,17 @@ from tests.support.objects import (
     IDENTITY,
     KEY_1,
     KEY_2,
+    aescbc,
     aesgcm,
     configuration,
+    json_object,
     namespace_object,
     provider,
     secret,
 )
+from tests.support.rendering import rendered
+from tests.unit.examine.test_readable_revision import KEY as KEPT
+from tests.unit.examine.test_readable_revision import Remembering
 
 LAYOUT = StorageLayout("/registry")
 CONFIG = configuration(provider("aesgcm", key1=KEY_1), IDENTITY)
@@ -189,3 +200,156 @@ def test_every_member_is_kept_the_one_that_lacks_least_first(
         assert f"--endpoints host-{at}:2379 snapshot save member-{at}.db" in told
     assert ("etcdfix scan" in saves[-2]) is (values[0] == BAD and values[1] == b"k8s\x00\xfe")
     assert "replace" not in "".join(saves)
+
+
+KEY = "/registry/secrets/shop/web"
+A = "/registry/secrets/shop/a"
+SYSTEM = "/registry/namespaces/kube-system"
+GCM = configuration(provider("aesgcm", key1=KEY_1, key2=KEY_2), IDENTITY)
+
+
+def flipped(value: bytes, at: int = -20) -> bytes:
+    there = at % len(value)
+    return value[:there] + bytes([value[there] ^ 1]) + value[there + 1 :]
+
+
+def explained(source: MemorySource, key: str | bytes = KEY) -> ExplainReport:
+    raw = key.encode() if isinstance(key, str) else key
+    report = explain_key(source, ExplainRequest(layout=StorageLayout(), configuration=GCM, key=raw)).report
+    assert report is not None
+    return report
+
+
+def cluster_with(value: bytes, *others: tuple[str, bytes], key: str = KEY) -> MemorySource:
+    return MemorySource({SYSTEM: namespace_object("kube-system"), key: value, **dict(others)})
+
+
+def test_a_damaged_value_among_others() -> None:
+    report = explained(
+        cluster_with(
+            flipped(sealed("web")),
+            *((f"/registry/secrets/shop/{n}", sealed(n)) for n in ("a", "b")),
+        )
+    )
+    assert report.finding is not None
+    assert report.finding.cause == "ciphertext-damaged"
+    assert [one.result for one in report.attempts] == [
+        AttemptResult.FAILED, AttemptResult.NOT_TRIED, AttemptResult.NOT_TRIED,
+    ]  # fmt: skip
+    (beside,) = report.siblings
+    assert (beside.opened, beside.failed, beside.damaged, beside.doubt) == (2, 1, 1, "none")
+    (copy, *_) = report.copies
+    assert (copy.place, copy.grade, copy.later_writes) == ("bit", "good", 0)
+    assert report.document().status.state is State.FINDINGS
+    assert len(rendered(report).splitlines()) <= 24
+
+
+def test_a_lost_key_is_not_the_value() -> None:
+    others = ((f"/registry/secrets/shop/{n}", sealed(n, b"x" * 32)) for n in ("a", "b"))
+    report = explained(cluster_with(sealed("web", b"x" * 32), *others))
+    assert (report.siblings[0].doubt, report.copies) == ("none-opens", [])
+    assert report.no_repair
+
+
+def test_a_deletion_that_would_be_refused_is_not_advised() -> None:
+    """Of two that look damaged only for what opens around them, the key may have had other bytes."""
+    records = {AT + name: sealed(name, b"x" * 32 if name in "mn" else KEY_1) for name in "amnz"}
+    report = explained(MemorySource(records), "/registry/secrets/shop/m")
+    assert report.finding is not None
+    assert report.finding.cause == "nonce-damaged"
+    assert report.siblings[0].doubt == "in-between"
+    assert report.deletion_withheld
+    assert not [way for way in report.remedies if way.verb == "delete"]
+    del records["/registry/secrets/shop/n"]
+    alone = explained(MemorySource(records), "/registry/secrets/shop/m")
+    assert alone.deletion_withheld == ""
+    assert [way for way in alone.remedies if way.verb == "delete"]
+
+
+def test_what_a_deletion_would_set_off_in_three_lines() -> None:
+    """Only of what could be deleted; the rest of the resource is looked at for any other one."""
+    pod = json_object("v1", "Pod", "app", spec={"volumes": [{"name": "v", "secret": {"secretName": "web"}}]})
+    beside = (("/registry/pods/shop/app", pod), (A, sealed("a")))
+    found = explained(cluster_with(flipped(sealed("web")), *beside)).impact
+    assert found is not None
+    assert found.risk == "high"
+    for value in (sealed("web"), sealed("web", b"x" * 32)):
+        assert explained(cluster_with(value, *beside)).impact is None
+
+
+class Going(MemorySource):
+    def current(self, prefix: bytes) -> Iterator[StoredValue]:
+        return (one for one in super().current(prefix) if one.key != KEY.encode())
+
+
+class Denied(MemorySource):
+    def current(self, prefix: bytes) -> Iterator[StoredValue]:
+        if not prefix or prefix.endswith(b"secrets/"):
+            raise SourceError("permission denied")
+        return super().current(prefix)
+
+
+@pytest.mark.parametrize(("kind", "why"), [(Going, "the key went"), (Denied, "permission denied")])
+def test_a_value_that_goes_and_values_that_may_not_be_read(kind: type[MemorySource], why: str) -> None:
+    report = explained(kind({KEY: flipped(sealed("web")), A: sealed("a")}))
+    assert report.finding is not None
+    assert report.finding.cause == "ciphertext-damaged"
+    assert why in report.incomplete_reasons[0]
+
+
+@pytest.mark.parametrize("name", ["\x1b]0;x\x07", "$(reboot)", "a'b", "\u202egpj", "-rf", "n" * 5000])
+def test_hostile_names(name: str) -> None:
+    key = f"/registry/secrets/shop/{name}".encode()
+    report = explained(MemorySource([stored(key, flipped(aesgcm(secret("web"), "x")))]), key)
+    assert all(line.isprintable() for line in rendered(report, "wide").splitlines())
+    for way in report.remedies:
+        command = way.command.line(RunOptions())
+        assert "$(reboot)" not in command.replace("'/registry/secrets/shop/$(reboot)'", "")
+
+
+CBC = configuration(provider("aescbc", key1=KEY_1), IDENTITY)
+WHOLE = aescbc(secret("web"))
+CUT = WHOLE[:-5]
+
+
+def told(there: MemorySource, shows: Shows = Shows.HISTORY) -> ExplainReport:
+    request = ExplainRequest(layout=StorageLayout(), configuration=CBC, key=KEPT, shows=shows)
+    report = explain_key(there, request).report
+    assert report is not None
+    return report
+
+
+def history(*steps: bytes | None, **kept: int) -> History:
+    found = told(Remembering(*steps, **kept)).history
+    assert found is not None
+    return found
+
+
+def test_what_a_write_changed_is_told_without_its_contents() -> None:
+    values = [
+        json_object("v1", "Secret", "web", "shop", more_metadata={"labels": labels}, data={"password": data})
+        for labels, data in (({}, "YQ=="), ({"tier": "never-to-be-shown"}, "YQ=="), ({}, "bmV2ZXItdG8tYmU="))
+    ]
+    report = told(Remembering(*map(aescbc, values)))
+    assert report.history is not None
+    assert [one.changed for one in report.history.writes] == [
+        ["metadata.labels (removed)", "data.password (changed)"],
+        ["metadata.labels (added)"],
+        None,
+    ]
+    for secret_word in ("never-to-be-shown", "bmV2ZXItdG8tYmU="):
+        assert secret_word not in rendered(report, "wide") + rendered(report, "json")
+
+
+class Lost(Remembering):
+    """A source that is lost midway."""
+
+    def history(self, key: bytes) -> Iterator[KeptRevision]:
+        yield from self.kept[:1]
+        raise SourceError("compacted meanwhile")
+
+
+def test_a_history_that_cannot_be_read_to_its_end() -> None:
+    report = told(Lost(WHOLE, CUT))
+    assert "compacted meanwhile" in report.incomplete_reasons[0]
+    assert report.document().status.state is State.INCOMPLETE

@@ -181,21 +181,6 @@ def test_gzip_with_a_wrong_checksum_keeps_everything(tmp_path: Path, image: byte
     assert file.image[:] == image
 
 
-def test_gzip_that_cannot_be_read_further(
-    tmp_path: Path, image: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pieces = iter([gzip.GzipFile.read1] * 5)
-    error = raising(OSError(errno.EIO, "Input/output error"))
-
-    def read(file: gzip.GzipFile, size: int) -> bytes:
-        return next(pieces, error)(file, size)
-
-    monkeypatch.setattr(gzip.GzipFile, "read1", read)
-    file = opened(tmp_path, gzip.compress(image))
-    assert file.problems[0] == "file.db: the gzip data cannot be read further: Input/output error"
-    assert image.startswith(file.image[:])
-
-
 def test_bomb_is_stopped_by_the_meta_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A gzip that begins like a database and goes on with zeros for ever."""
     monkeypatch.setattr(dbfile, "UNPACK_SLACK", 1 << 20)

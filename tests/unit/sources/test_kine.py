@@ -376,27 +376,6 @@ def test_a_compaction_that_cannot_be(written: Path, said: str, kept: int) -> Non
     assert (table.compacted, bool(table.faults)) == (kept, said != "'x'")
 
 
-def behind_the_back_of_its_indexes(path: Path, *statements: str) -> Path:
-    connection = sqlite3.connect(path, isolation_level=None)
-    indexes = connection.execute("SELECT * FROM sqlite_master WHERE type = 'index'").fetchall()
-    connection.close()
-    hide = ("PRAGMA writable_schema=ON", "DELETE FROM sqlite_master WHERE type = 'index'")
-    changed(changed(path, *hide), *statements)
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute("PRAGMA writable_schema=ON")
-    connection.executemany("INSERT INTO sqlite_master VALUES (?, ?, ?, ?, ?)", indexes)
-    connection.close()
-    return path
-
-
-def test_indexes_of_another_moment_are_found_where_every_page_is_whole(written: Path) -> None:
-    row = "(9, '/registry/pods/b', 0, 0, 4, 4, 0, 'newer', NULL)"
-    file = behind_the_back_of_its_indexes(written, f"INSERT INTO kine VALUES {row}")
-    assert sqlite3.connect(file).execute("PRAGMA quick_check").fetchall() == [("ok",)]
-    table = table_of(file)
-    assert table.faults
-
-
 def test_a_table_without_its_indexes_is_read_all_the_same(written: Path) -> None:
     found = sqlite3.connect(written).execute("SELECT name FROM sqlite_master WHERE type = 'index'").fetchall()
     before = table_of(written)

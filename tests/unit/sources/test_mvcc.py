@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import errno
-import random
 import struct
 import tempfile
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
@@ -207,36 +205,6 @@ def test_what_came_before_a_failure_is_not_lost(failure: BaseException, after: i
     with pytest.raises(type(failure)):
         read()
     assert seen == VALUES[:after]
-
-
-def filled(records: list[bytes], *, batch: int = 7, **limits: Any) -> SortedRecords:
-    held = SortedRecords(**limits)
-    for start in range(0, len(records), batch):
-        held.extend(records[start : start + batch])
-    held.finish()
-    return held
-
-
-def read(held: SortedRecords, lower: bytes = b"", upper: bytes | None = None) -> list[bytes]:
-    return [record for block in held.blocks(lower, upper) for record in block]
-
-
-@pytest.fixture
-def records() -> list[bytes]:
-    numbers = random.Random(4)
-    return [b"%06d" % numbers.randrange(5000) for _ in range(20_000)]
-
-
-@pytest.mark.parametrize("limits", [{}, {"max_records": 3000}])
-@pytest.mark.parametrize(
-    ("lower", "upper"),
-    [(b"", b"000100"), (b"002000", b"002001"), (b"004900", None), (b"9", None), (b"002000", b"002000")],
-)
-def test_ranges(records: list[bytes], limits: dict[str, int], lower: bytes, upper: bytes | None) -> None:
-    held = filled(records, batch=500, **limits)
-    expected = [record for record in sorted(records) if record >= lower and (upper is None or record < upper)]
-    assert read(held, lower, upper) == expected
-    held.close()
 
 
 def test_full_disk_is_a_source_error_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from etcdfix.model.errors import SourceError
 from etcdfix.model.model import StoredValue
 from etcdfix.sources import base
 from etcdfix.sources.base import Segment
@@ -158,18 +157,6 @@ def test_before_a_revision(tmp_path: Path) -> None:
         assert source.before(b"/registry/b", 6) is None
         assert source.before(b"/registry", 6) is None
         assert source.before(b"/registry/a", 0) is None
-
-
-@pytest.mark.parametrize("verb", ["current", "get", "history"])
-def test_closed_source_says_so(tmp_path: Path, verb: str) -> None:
-    source = SnapshotSource(saved(tmp_path, database(ITEMS)))
-    source.close()
-    source.close()
-    with pytest.raises(SourceError, match="already closed"):
-        getattr(source, verb)(b"/registry/a")
-    with pytest.raises(SourceError, match="already closed"):
-        source.estimate()
-    assert source.problems == []
 
 
 # Revisions.

@@ -16,15 +16,18 @@ from etcdfix.examine.verdicts.causes import Cause
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.inputs.temporary import temporary_directory
 from etcdfix.model.model import Outcome
+from etcdfix.report.doctor import Check, CheckState, DoctorReport
+from etcdfix.report.document import CaseState
 from etcdfix.report.finding import finding_from
-from etcdfix.report.model import Summary
+from etcdfix.report.model import Summary, Tool
+from etcdfix.report.render import write
 from etcdfix.report.render.junit import JUnitWriter
 from etcdfix.report.scan import WHOLE
-from etcdfix.text.commands import RunOptions
+from etcdfix.text.commands import Command, RunOptions
 from tests.support.examinations import examination
 from tests.support.fixtures import Patch
 from tests.support.junit import ReadJUnit, read_junit
-from tests.support.reports import conclusion, header, scan_report, write_form
+from tests.support.reports import conclusion, header, scan_report, source, write_form
 
 UNDETERMINED: dict[str, Any] = {"outcome": Outcome.UNDETERMINED, "cause": Cause.KMS_UNREACHABLE}
 ONE_UNDETERMINED: dict[str, Any] = {"complete": False, "incomplete_reasons": ["undetermined: 1 key"]}
@@ -140,3 +143,29 @@ def test_a_full_temporary_directory_is_named(monkeypatch: Patch) -> None:
     with pytest.raises(OSError, match="No space left on device") as raised:
         document(examination())
     assert raised.value.filename == temporary_directory()
+
+
+def doctor(*states: CheckState, ended: str | None = None) -> DoctorReport:
+    return DoctorReport(
+        tool=Tool("etcdfix", "1"),
+        generated_at="2026-01-02T03:04:05Z",
+        source=source(),
+        encryption_config=None,
+        checks=[Check(state, state, "found", "do this", Command(text="etcdfix doctor")) for state in states],
+        ended=ended,
+    )
+
+
+def test_a_check_that_failed_fails_and_an_unknown_one_is_an_error() -> None:
+    stream = io.BytesIO()
+    write(doctor(*CheckState), "junit", stream, RunOptions())
+    found = read_junit(stream.getvalue())
+    assert {case.name: case.state for case in found.cases[1:]} == {
+        "ok": "passed", "warn": "passed", "fail": "failure", "unknown": "error",
+    }  # fmt: skip
+    assert "1 failed" in found.said
+
+
+def test_a_look_that_was_ended_is_an_error() -> None:
+    states = [case.state for case in doctor(CheckState.OK, ended="interrupted").cases()]
+    assert states == [CaseState.ERROR, CaseState.PASSED]

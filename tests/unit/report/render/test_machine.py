@@ -19,7 +19,7 @@ from etcdfix.report.finding import finding_from
 from etcdfix.report.model import Finding
 from etcdfix.report.render import SCAN_FORMS
 from etcdfix.report.scan import ScanReport
-from etcdfix.report.schema import document_schema
+from etcdfix.report.schema import SCHEMAS, document_schema
 from etcdfix.sources.base import Segment
 from etcdfix.text.commands import RunOptions
 from tests.support.examinations import examination, readable
@@ -164,3 +164,32 @@ def test_findings_are_not_kept_in_memory(kind: str) -> None:
     assert living() <= before + 1
     reporter.end(conclusion())
     assert sink.size > 100 * 500
+
+
+@pytest.mark.parametrize("name", list(SCHEMAS))
+def test_schemas_are_schemas(name: str) -> None:
+    schema = SCHEMAS[name]()
+    Draft202012Validator.check_schema(schema)
+    assert schema["$schema"] == Draft202012Validator.META_SCHEMA["$id"]
+    assert "etcdfix/v1" in schema["title"]
+
+
+def definitions(name: str) -> dict[str, Any]:
+    found = SCHEMAS[name]()["$defs"]
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize("name", ["report", "finding", "explain"])
+def test_closed_words_are_listed(name: str) -> None:
+    finding = definitions(name)["Finding"]["properties"]
+    any_key = name == "explain"
+    assert finding["outcome"]["enum"] == [
+        o.value for o in Outcome if any_key or o is not Outcome.NOT_AN_OBJECT
+    ]
+    assert finding["cause"]["enum"] == [*(c.value for c in Cause), None]
+
+
+def test_readers_may_meet_fields_that_they_do_not_know() -> None:
+    for definition in definitions("report").values():
+        assert definition.get("additionalProperties", True) is not False

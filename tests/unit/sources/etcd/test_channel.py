@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import mmap
 import platform
-import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,8 +25,7 @@ from etcdfix.sources.etcd.relay import Relay
 from etcdfix.sources.etcd.threads import anything_stuck, do_in_time, require_threads
 from etcdfix.sources.etcd.tls import TLSMaterial
 from etcdfix.wire.descriptors import ReadMethod
-from etcdfix.wire.etcd import RANGE, READ_METHODS, STATUS, WATCH, message
-from tests.support.breaking_in import Heard, heard
+from etcdfix.wire.etcd import RANGE, READ_METHODS, STATUS, message
 from tests.support.raising import never_told, raising
 from tests.support.scripted_etcd import ScriptedEtcd
 
@@ -83,41 +81,6 @@ def test_no_other_method_goes_through(etcd: ScriptedEtcd, channel: ReadOnlyChann
 def test_a_read_method_with_other_messages_is_none(channel: ReadOnlyChannel) -> None:
     with pytest.raises(ValueError, match="is not a read method"):
         channel.start(ReadMethod(RANGE.path, STATUS.request, STATUS.response), None, timeout_seconds=1)
-
-
-HERE = parse_endpoint("127.0.0.1:1", has_tls_material=False)
-
-
-class Interrupted:
-    """Plays gRPC's channel, and the stream that it opens: meanwhile a signal comes."""
-
-    def __init__(self) -> None:
-        self.cancelled = threading.Event()
-
-    def stream_stream(self, *_: object, **__: object) -> Callable[..., Interrupted]:
-        return self.opened
-
-    def opened(self, *_: object, **__: object) -> Interrupted:
-        signal.raise_signal(signal.SIGTERM)
-        return self
-
-    def __next__(self) -> object:
-        self.cancelled.wait(10)
-        raise StopIteration
-
-    def cancel(self) -> None:
-        self.cancelled.set()
-
-
-def test_a_signal_while_a_stream_is_opened_ends_it() -> None:
-    """The signal waits until the stream and its thread are there; then neither may be left."""
-    played, before = Interrupted(), set(threading.enumerate())
-    with heard(), pytest.raises(Heard):
-        next(ReadOnlyChannel(played, HERE).stream(WATCH, iter(()), timeout_seconds=5))
-    assert played.cancelled.is_set()
-    for thread in set(threading.enumerate()) - before:
-        thread.join(5)
-        assert not thread.is_alive()
 
 
 def test_an_answer_that_is_not_wanted_any_more(channel: ReadOnlyChannel) -> None:
@@ -269,20 +232,12 @@ def test_no_thread_to_be_had(listener: socket.socket, monkeypatch: pytest.Monkey
         to(listener)
 
 
-@pytest.mark.parametrize("call", ["socket", "bind", "listen"])
+@pytest.mark.parametrize("call", ["bind", "listen"])
 def test_no_socket_to_be_had(listener: socket.socket, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     """Nothing is left open: whoever listens sees the end at once."""
-
-    class Denied(socket.socket):
-        def __init__(self, family: int = -1, *given: Any, **named: Any) -> None:
-            if call == "socket" and family == socket.AF_UNIX:
-                raise OSError(24, "Too many open files")
-            super().__init__(family, *given, **named)
-
-    if call != "socket":
-        setattr(Denied, call, raising(PermissionError(1, "Operation not permitted")))
+    denied = {call: raising(PermissionError(1, "Operation not permitted"))}
     with monkeypatch.context() as patched:
-        patched.setattr(socket, "socket", Denied)
+        patched.setattr(socket, "socket", type("Denied", (socket.socket,), denied))
         with pytest.raises(CallFailed, match="no socket of its own"):
             to(listener)
     etcd, _ = listener.accept()
@@ -413,23 +368,4 @@ def test_a_watch_whose_end_nobody_tells(monkeypatch: pytest.MonkeyPatch) -> None
         assert end.is_set()
         with pytest.raises(CallFailed, match=STANDS_STILL):  # nobody is asked any more
             client.call(RANGE, message("RangeRequest")(key=b"k"))
-        client.close()
-
-
-def test_a_watch_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """gRPC has its own, and ours is not to be had: the stream is ended."""
-    with ScriptedEtcd({b"k": b"v"}) as etcd:
-        client = EtcdClient(EtcdConnection(endpoints=(etcd.endpoint,)), on_notice=print)
-        with monkeypatch.context() as patch:
-            start = threading.Thread.start
-
-            def begin(thread: threading.Thread) -> None:
-                if getattr(getattr(thread, "_target", None), "__name__", "") == "draw":
-                    raise RuntimeError("can't start new thread")
-                start(thread)
-
-            patch.setattr(threading.Thread, "start", begin)
-            with pytest.raises(SourceUnreachable, match="too few threads"):
-                next(client.watch(iter([request_of_a_watch()]), timeout_seconds=5))
-        assert client.call(RANGE, message("RangeRequest")(key=b"k")).count == 1
         client.close()

@@ -107,9 +107,7 @@ def test_what_a_member_says_about_itself() -> None:
         (connected := Connected(server.endpoint)) as client,
     ):
         (status,) = client.statuses()
-        assert (status.endpoint, status.cluster_id, status.member_id) == (server.endpoint, 0xC1, 1)
-        assert (status.version, status.revision, status.is_learner) == ("3.5.21", 2, False)
-        assert (status.errors, status.db_size_bytes) == (("NOSPACE",), 4096)
+        assert (status.endpoint, status.version, status.errors) == (server.endpoint, "3.5.21", ("NOSPACE",))
         assert client.current_version() == "3.5.21"
         assert client.cluster_id == 0xC1
         assert connected.notices == [f"{server.endpoint}: etcd complains: NOSPACE"]
@@ -420,7 +418,7 @@ def test_a_watch_with_an_expired_token_brings_a_new_one(guarded: ScriptedEtcd, r
 # Signals: Python runs their handlers in the main thread, also in the middle of what gRPC does there.
 
 
-STEP = 1 if THOROUGH else 11
+STEP = 1 if THOROUGH else 3
 """Of so many moments one is tried."""
 
 

@@ -224,17 +224,6 @@ def test_a_host_name_that_cannot_be_used(host: str) -> None:
     assert "that host name cannot be used" in refused(endpoint).failure.message
 
 
-@pytest.mark.parametrize(
-    ("shown", "said"), [(b"no DER", "certificate is malformed"), (None, "shows no certificate")]
-)
-def test_a_server_that_shows_no_certificate(
-    authority: CertificateAuthority, monkeypatch: pytest.MonkeyPatch, shown: bytes | None, said: str
-) -> None:
-    monkeypatch.setattr(ssl.SSLSocket, "getpeercert", lambda *_args, **_more: shown)
-    with ScriptedEtcd(credentials=server_credentials(authority.issue("odd"))) as server:
-        assert said in refused(at(server)).failure.message
-
-
 # What gRPC is told
 
 

@@ -158,6 +158,26 @@ def test_behind_a_snapshot_that_is_all_there_is_the_log_goes_on_and_nothing_is_c
         assert all(one.confidence is not Confidence.CERTAIN for one in all_writes(found))
 
 
+def test_a_snapshot_of_another_cluster_is_no_base(tmp_path: Path) -> None:
+    etcd, other = ModelEtcd(), ModelEtcd()
+    busy(etcd, 50)
+    for turn in range(60):
+        other.update(b"/registry/secrets/other/%d" % (turn % 3), b"of another cluster %d" % turn)
+    etcd.log.commit()
+    etcd.log.cut()
+    busy(etcd, 10)
+    with SnapshotSource(other.database(tmp_path / "db")) as base:
+        etcd.update(b"/registry/secrets/a/b", b"one")
+        busy(etcd, 30)
+        found = history(etcd, tmp_path, base, keep=1)
+        assert found.agreement.same
+        assert all(one.confidence is not Confidence.CERTAIN for one in all_writes(found))
+        assert "replaying the log does not lead to what is stored now" in found.problems[0]
+        for one in all_writes(found):
+            if one.mod_revision is not None:
+                assert etcd.truth[one.entry_index, one.key] == (one.mod_revision, one.value)
+
+
 def test_how_far_every_write_stands_in_the_log(tmp_path: Path) -> None:
     """Up to the newest write that is stored as the log has it, across no gap, and behind a known state alone."""
     etcd = ModelEtcd()

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.durable import SafeDirectory, open_directory
 from tests.support.audit_logs import own_directory
+from tests.support.backups import Ground
 
 
 @pytest.fixture
@@ -24,3 +26,14 @@ def folder(tmp_path: Path) -> Path:
 def directories(folder: Path) -> Iterator[list[SafeDirectory]]:
     with ExitStack() as stack:
         yield [stack.enter_context(open_directory(folder / name)) for name in ("one", "two")]
+
+
+@pytest.fixture
+def log(folder: Path) -> Iterator[AuditLog]:
+    with AuditLog.open(folder / "audit.jsonl") as opened:
+        yield opened
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Ground:
+    return Ground(own_directory(tmp_path / "ground"))

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -164,12 +163,6 @@ class TestReading:
         plan = BackupPlan(msgspec.structs.replace(content(), **changes), directories, sequence=7)
         plan.write(INTENT, audit_log=Path("/a"))
         self.refused(plan.paths[0], BackupDamaged, match)
-
-
-@pytest.fixture
-def log(folder: Path) -> Iterator[AuditLog]:
-    with AuditLog.open(folder / "audit.jsonl") as opened:
-        yield opened
 
 
 def anchors_of(directories: list[SafeDirectory], log: Path) -> list[Anchor]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -30,17 +29,6 @@ from tests.support.audit_logs import CLUSTER, KEY, OPERATOR, content, delete_wit
 from tests.support.backups import Ground
 
 INTENT = Link(7, "ab" * 32)
-
-
-@pytest.fixture
-def ground(tmp_path: Path) -> Ground:
-    return Ground(own_directory(tmp_path / "ground"))
-
-
-@pytest.fixture
-def log(folder: Path) -> Iterator[AuditLog]:
-    with AuditLog.open(folder / "audit.jsonl") as opened:
-        yield opened
 
 
 def look(ground: Ground) -> dict[str, FoundFile]:

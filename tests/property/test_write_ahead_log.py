@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from hypothesis import given
@@ -99,18 +101,16 @@ class Story:
         log.term += 1
 
 
-def check(found: LogHistory, etcd: ModelEtcd) -> int:
-    certain = 0
-    for key in list(found.keys()):
-        for one in found.writes(key):
-            truth = etcd.truth.get((one.entry_index, key))
-            assert one.mod_revision is None or one.confidence is not Confidence.POSSIBLE
-            if one.confidence is Confidence.CERTAIN:
-                certain += 1
-                assert truth is not None
-                assert not one.refused
-                assert truth == (one.mod_revision, one.value)
-    return certain
+def check(directory: Path, etcd: ModelEtcd, others: Sequence[SnapshotSource] = ()) -> None:
+    with WriteAheadLog(directory) as log:
+        found = LogHistory(log, etcd.store(), others=others)
+        for key in list(found.keys()):
+            for one in found.writes(key):
+                assert one.mod_revision is None or one.confidence is not Confidence.POSSIBLE
+                if one.confidence is Confidence.CERTAIN:
+                    assert not one.refused
+                    assert etcd.truth.get((one.entry_index, key)) == (one.mod_revision, one.value)
+        found.close()
 
 
 @given(steps, st.integers(0, 2), st.booleans(), st.booleans())
@@ -128,10 +128,7 @@ def test_nothing_wrong_is_certain(steps: list[tuple[str, int]], keep: int, older
         etcd.log.commit()
         directory = etcd.log.write(Path(name) / "wal", keep=min(keep, len(etcd.log.segments) - 1))
         sources = [SnapshotSource(path) for path in story.bases]
-        with WriteAheadLog(directory) as log:
-            found = LogHistory(log, etcd.store(), others=sources if older else ())
-            check(found, etcd)
-            found.close()
+        check(directory, etcd, sources if older else ())
         for source in sources:
             source.close()
 
@@ -160,14 +157,8 @@ def test_a_log_that_is_cut_or_damaged_neither_crashes_nor_lies(
                 bit = data.draw(st.integers(0, filled * 8 - 1))
                 raw[bit // 8] ^= 1 << bit % 8
         target.write_bytes(raw)
-        try:
-            log = WriteAheadLog(directory)
-        except NotALog:
-            return
-        with log:
-            found = LogHistory(log, etcd.store())
-            check(found, etcd)
-            found.close()
+        with contextlib.suppress(NotALog):
+            check(directory, etcd)
 
 
 @given(steps, st.integers(3, 40))
@@ -221,7 +212,5 @@ def test_a_base_of_another_history_makes_nothing_wrong_certain(
         story.etcd.log.commit()
         log_of = story.etcd.log
         directory = log_of.write(Path(name) / "wal", keep=1 if len(log_of.segments) > 1 else 0)
-        with SnapshotSource(base) as source, WriteAheadLog(directory) as log:
-            found = LogHistory(log, story.etcd.store(), others=[source])
-            check(found, story.etcd)
-            found.close()
+        with SnapshotSource(base) as source:
+            check(directory, story.etcd, [source])

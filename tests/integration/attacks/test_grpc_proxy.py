@@ -61,15 +61,8 @@ def test_without_its_members_nothing_is_changed(
     etcd: EtcdServer, tmp_path: Path, capsys: Captured, command: str
 ) -> None:
     before = etcd.get(KEY.encode()), etcd.revision()
-    changing = [
-        "--reason",
-        "x",
-        "--yes",
-        "--backup-dir",
-        str(own_directory(tmp_path / "b")),
-        "--audit-log",
-        str(tmp_path / "a"),
-    ]
+    places = ["--backup-dir", str(own_directory(tmp_path / "b")), "--audit-log", str(tmp_path / "a")]
+    changing = ["--reason", "x", "--yes", *places]
     words = [*CHANGES[command], *changing] if command in CHANGES else []
     with proxy_of(etcd, tmp_path) as proxy:
         assert run(["scan", "--no-encryption", "--endpoints", proxy]) == 1
@@ -77,10 +70,9 @@ def test_without_its_members_nothing_is_changed(
         capsys.readouterr()
         assert run([command, KEY, *words, "--no-encryption", "--endpoints", proxy]) == 4
         said = capsys.readouterr().err
-        assert f"{proxy} is no member of etcd: etcd grpc-proxy answers there" in said
-        assert "name the members themselves with --endpoints" in said
+        assert proxy in said
         run(["doctor", "--no-encryption", "--endpoints", proxy, "--backup-dir", str(tmp_path)])
-        assert "is no member of etcd" in capsys.readouterr().out
+        assert "grpc-proxy" in capsys.readouterr().out
     assert (etcd.get(KEY.encode()), etcd.revision()) == before
     assert not (tmp_path / "a").exists()
     if command in CHANGES:

@@ -75,21 +75,6 @@ def _one_bit(registry: Attacked) -> bytes:
     return at
 
 
-def _text_mode(registry: Attacked) -> bytes:
-    at = registry.key("shop/text")
-    salted = (seal("aesgcm", secret("text"), at, salt=salt) for salt in range(99))
-    registry.etcd.put(at, next(value for value in salted if b"\n" in value).replace(b"\n", b"\r\n"))
-    return at
-
-
-def _trailing(registry: Attacked) -> bytes:
-    return registry.put("shop/trailing", secret("trailing") + b"left")
-
-
-def _two_objects(registry: Attacked) -> bytes:
-    return registry.put("shop/both", secret("both") + secret("both").replace(b"never", b"newer"))
-
-
 Prepare = Callable[[Attacked], bytes]
 LIFTED: dict[str, tuple[Prepare, Rule]] = {
     "namespace": (_cut_namespace, Rule.CLUSTER_BREAKING),
@@ -99,9 +84,6 @@ LIFTED: dict[str, tuple[Prepare, Rule]] = {
     "mass damage": (_many, Rule.MASS_DAMAGE),
     "moved": (_moved, Rule.ONLY_COPY),
     "repairable": (_one_bit, Rule.ONLY_COPY),
-    "CR LF": (_text_mode, Rule.ONLY_COPY),
-    "trailing bytes": (_trailing, Rule.ONLY_COPY),
-    "two objects": (_two_objects, Rule.ONLY_COPY),
 }
 
 
@@ -145,12 +127,6 @@ def _wrong_key(registry: Attacked) -> bytes:
     return registry.secrets("aesgcm", ["web"], WRONG)[0]
 
 
-def _bound_elsewhere(registry: Attacked) -> bytes:
-    at = registry.key("shop/web")
-    registry.etcd.put(at, seal("aesgcm", secret("web"), b"tenant-7" + at))
-    return at
-
-
 def _other_prefix(registry: Attacked) -> bytes:
     at = registry.key("shop/web")
     registry.etcd.put(at, seal("aesgcm", secret("web"), "/registry/secrets/shop/web"))
@@ -166,7 +142,6 @@ NEVER: dict[str, tuple[Prepare, Rule, str]] = {
     "readable": (_readable, Rule.READABLE, ""),
     "inconsistent": (_inconsistent, Rule.INCONSISTENT, ""),
     "wrong key": (_wrong_key, Rule.CURABLE_BY_CONFIGURATION, "wrong-key"),
-    "bound elsewhere": (_bound_elsewhere, Rule.CURABLE_BY_CONFIGURATION, "associated-data-unknown"),
     "other prefix": (_other_prefix, Rule.CURABLE_BY_CONFIGURATION, "storage-prefix-changed"),
     "allocator": (_allocator, Rule.NEVER_DELETABLE, "allocator-damaged"),
     "gone": (lambda registry: registry.key("shop/nobody"), Rule.GONE, ""),
@@ -311,14 +286,6 @@ def test_a_candidate_without_a_proof_that_the_servers_hold_the_key(registry: Att
     with registry.nothing_changes():
         ran = registry.put_back(at, f"candidate:{candidate}", "--accept", "no-api-server")
     registry.refused(ran, hint="--accept undeployed-write-key")
-
-
-def test_a_candidate_for_what_today_reads(registry: Attacked) -> None:
-    (at,) = registry.secrets("aesgcm", ["web"])
-    candidate = candidate_config(registry.folder, provider("aesgcm", key1=TRUE))
-    with registry.nothing_changes():
-        ran = registry.put_back(at, f"candidate:{candidate}", "--accept", "undeployed-write-key")
-    registry.refused(ran, hint="kubectl edit")
 
 
 def test_what_a_deletion_rested_on(registry: Attacked, api: KubernetesAPI) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from etcdfix.wire.descriptors import build_pool, parse_table
 from etcdfix.wire.etcd import EVENT_DELETE, read_messages
@@ -31,42 +31,8 @@ class Event(NamedTuple):
     revision: int
 
 
-class Feed(Protocol):
-    """The changes since it was opened."""
-
-    def take(self, up_to: int = 0) -> list[Event]:
-        """Return what came since the last time; waits, for a while, for the revision ``up_to``."""
-        ...
-
-    def close(self) -> None: ...
-
-
-class Store(Protocol):
-    """What an API server asks of etcd."""
-
-    def revision(self) -> int: ...
-
-    def get(self, key: bytes) -> Entry | None: ...
-
-    def range(self, prefix: bytes) -> tuple[list[Entry], int]:
-        """Return the keys below a prefix, in their order, and the revision of the answer."""
-        ...
-
-    def put(self, key: bytes, value: bytes, *, mod_revision: int) -> int | None:
-        """Write a key that stands at this mod revision, 0 for none; return the new one, None where it has moved."""
-        ...
-
-    def delete(self, key: bytes, *, mod_revision: int) -> int | None:
-        """Delete a key that stands at this mod revision; return the new revision, None where it has moved."""
-        ...
-
-    def feed(self) -> Feed:
-        """Tell of every change from now on."""
-        ...
-
-
 class MemoryStore:
-    """A dictionary. ``advance`` sets the revision that the next write gets, so that a recording can be followed."""
+    """A dictionary, which answers what an API server asks of etcd; ``advance`` lets it follow a recording."""
 
     def __init__(self) -> None:
         self._entries: dict[bytes, Entry] = {}
@@ -84,10 +50,12 @@ class MemoryStore:
         return self._entries.get(key)
 
     def range(self, prefix: bytes) -> tuple[list[Entry], int]:
+        """Return the keys below a prefix, in their order, and the revision of the answer."""
         found = [self._entries[key] for key in sorted(self._entries) if key.startswith(prefix)]
         return found, self._revision
 
     def put(self, key: bytes, value: bytes, *, mod_revision: int) -> int | None:
+        """Write a key that stands at this mod revision, 0 for none; return the new one, None where it has moved."""
         old = self._entries.get(key)
         if (old.mod_revision if old else 0) != mod_revision:
             return None
@@ -99,6 +67,7 @@ class MemoryStore:
         return self._revision
 
     def delete(self, key: bytes, *, mod_revision: int) -> int | None:
+        """Delete a key that stands at this mod revision; return the new revision, None where it has moved."""
         old = self._entries.get(key)
         if old is None or old.mod_revision != mod_revision:
             return None
@@ -112,22 +81,12 @@ class MemoryStore:
         self._entries[entry.key] = entry
         self.advance(entry.mod_revision)
 
+    def since(self, revision: int) -> list[Event]:
+        return [event for event in self._history if event.revision > revision]
+
     def feed(self) -> Feed:
-        return _MemoryFeed(self._history)
-
-
-class _MemoryFeed:
-    def __init__(self, history: list[Event]) -> None:
-        self._history = history
-        self._next = len(history)
-
-    def take(self, up_to: int = 0) -> list[Event]:
-        found = self._history[self._next :]
-        self._next += len(found)
-        return found
-
-    def close(self) -> None:
-        return
+        """Tell of every change from now on."""
+        return _PolledFeed(self)
 
 
 class KineStore:
@@ -178,7 +137,7 @@ class KineStore:
             return self.writer.delete(key)
 
     def feed(self) -> Feed:
-        return _KineFeed(self)
+        return _PolledFeed(self)
 
     def since(self, revision: int) -> list[Event]:
         """Return what has come after a revision, as kine's polling finds it."""
@@ -217,14 +176,15 @@ def _kine_event(
     return Event(key, entry, previous, revision)
 
 
-class _KineFeed:
-    """Asks for new rows again and again, as kine does for its watches."""
+class _PolledFeed:
+    """Asks for what is new again and again, as kine does for its watches."""
 
-    def __init__(self, store: KineStore) -> None:
+    def __init__(self, store: KineStore | MemoryStore) -> None:
         self._store = store
         self._seen = store.revision()
 
     def take(self, up_to: int = 0) -> list[Event]:
+        """Return what came since the last time; waits, for a while, for the revision ``up_to``."""
         found = self._store.since(self._seen)
         self._seen = max([self._seen, *(event.revision for event in found)])
         return found
@@ -369,3 +329,7 @@ def _event(event: Any) -> Event:
     previous = _entry(event.prev_kv) if event.HasField("prev_kv") else None
     entry = None if event.type == EVENT_DELETE else _entry(event.kv)
     return Event(event.kv.key, entry, previous, event.kv.mod_revision)
+
+
+Feed = _EtcdFeed | _PolledFeed
+Store = EtcdStore | KineStore | MemoryStore

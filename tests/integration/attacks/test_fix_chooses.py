@@ -38,6 +38,11 @@ WHOLE = aescbc(secret("good-0"))
 CHANGED = aescbc(changed(secret("good-0")))
 
 
+@pytest.fixture(autouse=True)
+def under_aescbc(registry: Registry) -> None:
+    registry.configure(provider("aescbc", key1=KEY_1), IDENTITY)
+
+
 @pytest.fixture
 def key(registry: Registry) -> bytes:
     registry.put("shop/good-1", aescbc(secret("good-1")))

@@ -19,6 +19,7 @@ from etcdfix.remediation.audit.grounds import Grounds
 from etcdfix.remediation.audit.log import AuditLog
 from etcdfix.remediation.audit.record import Link, Record, RecordType, Result, Verb
 from etcdfix.remediation.audit.verify import verify
+from etcdfix.remediation.backup.file import Backup
 from etcdfix.remediation.backup.folder import intent_of
 from etcdfix.remediation.commit import Write
 from etcdfix.remediation.datastore import Landmarks
@@ -30,7 +31,7 @@ from etcdfix.sources.live import LiveSource
 from etcdfix.sources.pages import Page
 from etcdfix.wire.etcd import RANGE, message
 from tests.support.audit_logs import OPERATOR, entry, own_directory, subject
-from tests.support.change_runs import BROKEN, Agreeing, Registry
+from tests.support.change_runs import BROKEN, Agreeing, Ran, Registry
 from tests.support.etcd_proxy import Refusal
 from tests.support.fixtures import Patch
 from tests.support.lossy_etcd import TXN, LossyProxy
@@ -118,22 +119,17 @@ def test_another_value_was_there(registry: Registry, lossy: LossyProxy) -> None:
         _previous(found).lease = 0x77
         _previous(found).version += 3
 
-    _answer(lossy, change)
     key = registry.key("shop/broken")
-    ran = registry.delete(key)
-    assert ran.code == 3
-    assert f"ANOMALY: {key.decode()}: " in ran.out
+    ran, (second,) = anomaly(registry, lossy, change)
     assert ran.out.count("\nBackup  ") == 2
     assert f"\nIts value  {digest_of(BROKEN)}\nIts value  {digest_of(OTHER)}\nAudit log  " in ran.out
     assert "Settle it" not in ran.out
-    first, second = sorted(registry.kept(), key=lambda backup: backup.content.purpose, reverse=True)
-    assert (first.content.purpose, first.content.stored.value) == ("delete", BROKEN)
-    assert (second.content.purpose, second.content.stored.value) == ("anomaly", OTHER)
+    assert second.content.stored.value == OTHER
     assert (second.content.key_base64, second.content.lease) == (key, "77")
     assert (second.content.stored_as_plaintext, second.content.verdict.outcome) == (False, "undetermined")
     assert (second.content.lease_ttl_seconds, second.content.stored.version) == (None, 4)
     recorded = registry.records()[-1]
-    assert (recorded.outcome, recorded.backup_sha256) == ("anomaly", second.content_sha256)
+    assert recorded.backup_sha256 == second.content_sha256
     assert str(second.path) in recorded.backups
     assert not list(registry.backups.glob("*.unconfirmed"))
     # What was really there can be put back as the first backup could be: by the word of the log, unread.
@@ -142,21 +138,33 @@ def test_another_value_was_there(registry: Registry, lossy: LossyProxy) -> None:
     assert registry.stored(key) == OTHER
 
 
-def test_sixteen_values_that_came_back_are_kept(registry: Registry, lossy: LossyProxy) -> None:
-    others = [f"{registry.prefix}/secrets/shop/other-{number}".encode() for number in range(17)]
-
-    def change(found: Any) -> None:
-        for other in others:
-            again = found.responses[0].response_delete_range.prev_kvs.add()
-            again.CopyFrom(_previous(found))
-            again.key = other
-
+def anomaly(registry: Registry, lossy: LossyProxy, change: Callable[[Any], None]) -> tuple[Ran, list[Backup]]:
+    """Have a deletion answered otherwise; return what is said, and what was kept beside the first backup."""
     _answer(lossy, change)
     ran = registry.delete(registry.key("shop/broken"))
-    assert (ran.code, "; 1 more values came back and were not kept" in ran.out) == (3, True)
-    seconds = [kept for kept in registry.kept() if kept.content.purpose == "anomaly"]
-    assert {kept.content.key_base64 for kept in seconds} == set(others[:16])
-    assert all(intent_of(kept, registry.log) for kept in seconds)
+    assert (ran.code, ran.out.startswith("ANOMALY: ")) == (3, True)
+    assert registry.records()[-1].outcome == "anomaly"
+    first, *others = sorted(registry.kept(), key=lambda kept: kept.content.purpose, reverse=True)
+    assert (first.content.purpose, {kept.content.purpose for kept in others} - {"anomaly"}) == (
+        "delete",
+        set(),
+    )
+    return ran, others
+
+
+def test_sixteen_values_that_came_back_are_kept(registry: Registry, lossy: LossyProxy) -> None:
+    keys = [f"{registry.prefix}/secrets/shop/other-{number}".encode() for number in range(17)]
+
+    def change(found: Any) -> None:
+        for key in keys:
+            again = found.responses[0].response_delete_range.prev_kvs.add()
+            again.CopyFrom(_previous(found))
+            again.key = key
+
+    ran, others = anomaly(registry, lossy, change)
+    assert "; 1 more values came back and were not kept" in ran.out
+    assert {kept.content.key_base64 for kept in others} == set(keys[:16])
+    assert all(intent_of(kept, registry.log) for kept in others)
 
 
 def test_what_another_cluster_gave_back_is_no_undo(registry: Registry, lossy: LossyProxy) -> None:
@@ -164,9 +172,7 @@ def test_what_another_cluster_gave_back_is_no_undo(registry: Registry, lossy: Lo
         found.header.cluster_id += 1
         _previous(found).value = OTHER
 
-    _answer(lossy, change)
-    assert registry.delete(registry.key("shop/broken")).code == 3
-    (second,) = (kept for kept in registry.kept() if kept.content.purpose == "anomaly")
+    _ran, (second,) = anomaly(registry, lossy, change)
     assert (second.content.cluster.kube_system_uid, second.content.cluster.identity) == (None, None)
     assert intent_of(second, registry.log) is None
 
@@ -177,12 +183,19 @@ def test_second_backup_that_fails_hides_nothing(
     def fail(*_: object, **__: object) -> None:
         raise NotDurable("no space", path=registry.backups)
 
-    _answer(lossy, lambda found: setattr(_previous(found), "value", OTHER))
     monkeypatch.setattr(commit_module, "keep_second_backup", fail)
-    ran = registry.delete(registry.key("shop/broken"))
-    assert (ran.code, "ANOMALY: " in ran.out) == (3, True)
+    ran, _ = anomaly(registry, lossy, lambda found: setattr(_previous(found), "value", OTHER))
     assert "it could not be kept: no space" in ran.out
-    assert registry.records()[-1].outcome == "anomaly"
+
+
+def _refused(found: Any) -> None:
+    """What a refusal tells of is no value to keep, nor is that of a landmark."""
+    record = _previous(found)
+    found.succeeded = False
+    found.responses[0].response_range.kvs.append(record)
+    found.responses[0].ClearField("response_delete_range")
+    found.responses.add().response_range.kvs.add(key=b"/landmark", create_revision=1)
+    found.header.cluster_id += 1
 
 
 @pytest.mark.parametrize(
@@ -191,33 +204,12 @@ def test_second_backup_that_fails_hides_nothing(
         lambda found: found.responses[0].response_delete_range.ClearField("prev_kvs"),
         lambda found: setattr(found.responses[0].response_delete_range, "deleted", 2),
         lambda found: found.responses.clear(),
+        _refused,
     ],
-    ids=["nothing", "the same", "no answer to it"],
+    ids=["nothing", "the same", "no answer to it", "a refusal"],
 )
 def test_nothing_else_to_keep(registry: Registry, lossy: LossyProxy, change: Callable[[Any], None]) -> None:
-    _answer(lossy, change)
-    ran = registry.delete(registry.key("shop/broken"))
-    assert (ran.code, "ANOMALY: " in ran.out) == (3, True)
-    assert len(registry.kept()) == 1
-    assert registry.records()[-1].outcome == "anomaly"
-
-
-def test_what_a_refusal_tells_of_is_no_value_to_keep(registry: Registry, lossy: LossyProxy) -> None:
-    name = registry.key("kube-system", "namespaces")
-
-    def change(found: Any) -> None:
-        found.succeeded = False
-        record = _previous(found)
-        found.responses[0].response_range.kvs.append(record)
-        found.responses[0].ClearField("response_delete_range")
-        found.responses[0].response_range.kvs[0].mod_revision = registry.mod_revision(name)
-        found.responses.add().response_range.kvs.add(key=name, create_revision=1)
-        found.header.cluster_id += 1
-
-    _answer(lossy, change)
-    ran = registry.delete(registry.key("shop/broken"))
-    assert (ran.code, ran.out.startswith("ANOMALY: ")) == (3, True)
-    assert [kept.content.purpose for kept in registry.kept()] == ["delete"]
+    assert anomaly(registry, lossy, change)[1] == []
 
 
 def test_something_was_there_although_nothing_was(registry: Registry, lossy: LossyProxy) -> None:
@@ -230,15 +222,13 @@ def test_something_was_there_although_nothing_was(registry: Registry, lossy: Los
 
     _answer(lossy, change)
     ran = registry.undo(backup.path)
-    assert ran.code == 3
-    assert "ANOMALY: " in ran.out
-    annotations = registry.records()[-1]
-    assert annotations.outcome == "anomaly"
+    assert (ran.code, "ANOMALY: " in ran.out) == (3, True)
+    recorded = registry.records()[-1]
     second = next(kept for kept in registry.kept() if kept.content.purpose == "anomaly")
     assert (second.content.stored.key, second.content.stored.value) == (registry.key("shop/broken"), OTHER)
     assert second.content.cluster.kube_system_uid == KUBE_SYSTEM_UID
     assert second.content.cluster.identity == backup.content.cluster.identity
-    assert annotations.backup_sha256 == second.content_sha256
+    assert (recorded.outcome, recorded.backup_sha256) == ("anomaly", second.content_sha256)
 
 
 def _look_otherwise(lossy: LossyProxy, key: bytes, change: Callable[[Any], None]) -> None:

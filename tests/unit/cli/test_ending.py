@@ -108,6 +108,34 @@ def test_another_thread_hears_no_signals() -> None:
     assert done == [True]
 
 
+def test_a_signal_that_comes_while_python_tells_what_was_dropped() -> None:
+    """Python drops what is raised there, too: it comes until it can end the command."""
+
+    def show(_told: object) -> None:
+        for _ in range(3):
+            signal.raise_signal(signal.SIGTERM)
+            time.sleep(0.005)
+
+    class Broken:
+        def __del__(self) -> None:
+            raise ValueError
+
+    def run() -> None:
+        Broken()
+        time.sleep(30)
+
+    before = sys.unraisablehook
+    sys.unraisablehook = show
+    began = time.monotonic()
+    try:
+        with pytest.raises(EndedEarly) as caught, ending_early():
+            run()
+    finally:
+        sys.unraisablehook = before
+    assert caught.value.exit_code == 143
+    assert time.monotonic() - began < 20
+
+
 def test_a_signal_that_comes_while_something_is_dropped_is_not_lost(capfd: Captured) -> None:
     """What is raised in the ``finally`` of a generator that nobody closes: Python prints it, and goes on."""
 

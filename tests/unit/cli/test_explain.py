@@ -88,6 +88,51 @@ def test_an_ordinary_deletion_is_forecast(
     assert [remedy["command"] for remedy in ran.document["remedies"]] == [command]
 
 
+def test_what_the_api_cannot_delete(impact: Impact) -> None:
+    cluster, key = web()
+
+    def deletion(of: str, *options: str) -> tuple[bool | None, str]:
+        found = told(impact(cluster, of, *options, "-o", "json"))["deletion"]
+        return found["possible"], found["result"]
+
+    assert deletion(key, "--policy", "orphan") == (False, "refused")
+    gone = cluster.key("configmaps", "shop", "gone")
+    cluster.pod("p", spec={"volumes": [{"name": "v", "configMap": {"name": "gone"}}]})
+    assert deletion(gone, "--policy", "orphan") == (False, "refused")
+    sealed, empty = (cluster.key("secrets", "shop", name) for name in ("sealed", "empty"))
+    cluster.values |= {sealed: b"k8s:enc:aescbc:v1:key1:" + bytes(48), empty: b""}
+    assert deletion(sealed, "--policy", "foreground") == (None, "cannot-be-told")
+    assert deletion(empty, "--policy", "orphan")[0] is None
+    system = cluster.namespace("kube-system")
+    assert deletion(system) == (False, "refused")
+    assert "kubectl delete" not in impact(cluster, system, "-o", "wide").out
+
+
+def commands(ran: Ran) -> list[str]:
+    return [step["command"] for step in ran.document["remedies"]]
+
+
+def test_a_definition_that_is_gone_while_its_objects_are_stored(impact: Impact) -> None:
+    cluster = Cluster()
+    definition = cluster.define("example.com", "Widget")
+    instance = cluster.add("example.com/v1", "Widget", "w", "shop")
+    delete = "kubectl delete widgets.example.com w -n shop --dry-run=server"
+    assert commands(impact(cluster, instance, "-o", "json")) == [delete]
+    del cluster.values[definition]
+    ran = impact(cluster, definition, "-o", "json")
+    assert (ran.code, told(ran)["risk"]) == (1, "cluster-breaking")
+    assert commands(impact(cluster, instance, "-o", "json")) == ["kubectl apply -f FILE"]
+
+
+@pytest.mark.parametrize("uid", ["uid-r", "uid-gone"])
+def test_what_the_collector_is_about_to_delete(impact: Impact, uid: str) -> None:
+    cluster = Cluster()
+    cluster.add("apps/v1", "ReplicaSet", "r", "pay")
+    ran = impact(cluster, cluster.pod("p", owners=(owner("ReplicaSet", "r", uid=uid),)), "-o", "json")
+    assert f'/ownerReferences/0/uid","value":"{uid}"' in commands(ran)[0]
+    assert len(told(ran)["warnings"]) == 1
+
+
 def hostile() -> tuple[Cluster, str]:
     cluster = Cluster()
     key = cluster.break_(cluster.key("secrets", "shop", HOSTILE))

@@ -29,7 +29,7 @@ from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.text.commands import RunOptions
 from tests.support.collecting import CollectingReporter
 from tests.support.examinations import LAYOUT
-from tests.support.fixtures import CapturedBytes
+from tests.support.fixtures import CapturedBytes, Patch
 from tests.support.memory_source import MemorySource, stored
 from tests.support.objects import (
     IDENTITY,
@@ -316,6 +316,13 @@ def test_damage_under_a_key_that_is_right_is_searched_for(others: tuple[tuple[st
     """A look shows that the key is right, whether anything else opens or not."""
     reporter, _result = scan(Records(("m", 5, flipped("m")), *others), config=GCM)
     assert causes(reporter) == {"m": "ciphertext-damaged"}
+
+
+def test_the_search_for_damage_has_a_bound_for_each_key(monkeypatch: Patch) -> None:
+    monkeypatch.setattr("etcdfix.examine.two_passes.MOST_SEARCHED", 2)
+    entries = [(str(number), 50 + number, flipped(str(number))) for number in range(4)]
+    reporter, _result = scan(Records(*entries, ("z", 1, gcm("z"))), config=GCM)
+    assert list(causes(reporter).values()) == ["ciphertext-damaged"] * 2 + ["associated-data-unknown"] * 2
 
 
 def test_a_source_that_is_lost_after_the_last_value_leaves_the_report_whole() -> None:

@@ -268,6 +268,12 @@ def test_every_certificate_is_told(
     assert [(check.state, words in check.what) for check in found[1:]] == [(state, True)] * 2
 
 
+def test_what_is_less_than_safe_is_warned_of(authority: CertificateAuthority) -> None:
+    assert states(looked_at(user="ada", password="not-to-be-shown")) == ["warn", "ok"]
+    with speaking(authority.issue("doctor-server")) as endpoint:
+        assert states(looked_at(endpoints=(endpoint,), insecure_skip_tls_verify=True)) == ["warn", "warn"]
+
+
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
     return own_directory(tmp_path / "own")

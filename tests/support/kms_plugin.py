@@ -300,12 +300,11 @@ class KMSPlugin(Stopping):
         etcd_key: bytes,
         *,
         name: str = "prov",
-        dek: bytes | None = None,
         wrapped: Wrapped | None = None,
         key_id: str = "",
     ) -> bytes:
         """A complete KMS v1 value, AES-GCM as servers write it since 1.25."""
-        dek = dek or secrets.token_bytes(32)
+        dek = secrets.token_bytes(32)
         wrapped = wrapped or self.encrypt(dek, key_id)
         data = encoders.aesgcm_body(plaintext, dek, secrets.token_bytes(12), etcd_key)
         return f"k8s:enc:kms:v1:{name}:".encode() + encoders.kms_v1_body(wrapped.ciphertext, data)

@@ -189,7 +189,6 @@ def delete(
     *,
     dry_run: bool = False,
     command_timeout_seconds: float = 10.0,
-    confirmer: Yes | None = None,
     words: tuple[str, ...] = (),
 ) -> ChangeOutcome:
     """Delete a key, with everything that belongs to it."""
@@ -197,7 +196,7 @@ def delete(
         return run_delete(
             cluster,
             DeleteRequest(key=key, **ground.asked(*words, dry_run=dry_run)),
-            confirmer or Yes(),
+            Yes(),
             preview=lambda _change: None,
             step=step,
         )

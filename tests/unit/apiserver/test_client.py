@@ -106,7 +106,6 @@ def unavailable(retry_after: str) -> Answer:
 @pytest.mark.parametrize(
     ("answers", "status", "pauses"),
     [
-        ([BUSY, BUSY, GOOD], 200, [7, 7]),
         (
             [Answer(503, b"", headers=(("Retry-After", after),)) for after in ("0", "31", "soon")] + [GOOD],
             200,
@@ -115,7 +114,6 @@ def unavailable(retry_after: str) -> Answer:
         ([BUSY] * 6 + [GOOD], 429, [7] * 5),
         ([unavailable("45")] * 6 + [GOOD], 503, [45, 15]),
         ([status_answer(429), GOOD], 429, []),  # its memory is lost: to ask again helps nothing
-        ([Answer(500, b""), GOOD], 500, []),
     ],
 )
 def test_a_server_that_is_busy_is_asked_again(

@@ -6,8 +6,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import re
-from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -99,31 +97,6 @@ def test_a_server_that_tells_no_metrics(reply: Reply | NoReply) -> None:
 def recorded() -> Iterator[dict[str, Any]]:
     raw = gzip.decompress((golden_folder("apiserver-http") / "exchanges.jsonl.gz").read_bytes())
     yield from map(json.loads, raw.splitlines())
-
-
-@needs_golden
-def test_recorded_lists_without_a_version_are_not_older_than_any_write_before_them() -> None:
-    written: dict[str, list[tuple[float, int]]] = defaultdict(list)
-    lists: list[tuple[str, float, int]] = []
-    for exchange in recorded():
-        one = exchange["kind"] == "exchange" and "watch" not in exchange["request"]["path"]
-        if not one or not exchange["response"].get("body", "").startswith("{"):
-            continue
-        request, response, began = exchange["request"], exchange["response"], exchange["t"]
-        document = json.loads(response["body"])
-        if request["method"] in {"POST", "PUT", "PATCH"} and response["status"] in {200, 201}:
-            version = document.get("metadata", {}).get("resourceVersion", "")
-            if version:
-                written[exchange["scenario"]].append((began + exchange["took"], int(version)))
-        plain = re.fullmatch(r"/apis?/[^?]*/[a-z]+(\?limit=[0-9]+)?", request["path"])
-        a_list = plain and response["status"] == 200 and document.get("kind", "").endswith("List")
-        if request["method"] == "GET" and a_list and "resourceVersion" in document["metadata"]:
-            said = revision_seen_by(Played({NAMESPACES: Reply(200, response["body"].encode())}).server)
-            assert said.revision is not None
-            lists.append((exchange["scenario"], began, said.revision))
-    assert len(lists) > 200
-    for scenario, began, seen in lists:
-        assert seen >= max((version for ended, version in written[scenario] if ended <= began), default=0)
 
 
 @needs_golden

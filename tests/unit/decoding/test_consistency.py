@@ -11,7 +11,6 @@ from etcdfix.decoding.consistency import (
     check_rollback,
     inconsistencies,
     parse_whole,
-    raw_json_fault,
 )
 from etcdfix.decoding.errors import ConversionFailed
 from etcdfix.decoding.protobuf.strict import StrictDecoder
@@ -58,20 +57,6 @@ def test_raw_json() -> None:
             breaks_responses=True,
         )
     ]
-
-
-@pytest.mark.parametrize(
-    ("raw", "fault"),
-    [
-        (b"", ""),
-        (b"{}", ""),
-        (b'{"a":"\\ud800"}', ""),
-        (b"{", "unexpected end of JSON input (byte 1 of 1)"),
-        (b'{"a":"\xff"}', "byte 6 of 9 is not UTF-8"),
-    ],
-)
-def test_raw_json_faults(raw: bytes, fault: str) -> None:
-    assert raw_json_fault(raw) == fault
 
 
 def test_int_or_string() -> None:

@@ -140,11 +140,6 @@ def test_a_dropped_version_tells_the_way_out() -> None:
     assert "add version v0 to the CustomResourceDefinition again" in caught.value.hint
 
 
-def test_malformed_metadata_in_cbor_is_a_cbor_error() -> None:
-    with pytest.raises(CBORMalformed, match="invalid metadata"):
-        DECODER.decode(stored({**HEAD, "metadata": 5}, "cbor"), WIDGETS)
-
-
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -182,32 +177,22 @@ def test_deep_objects_are_healthy() -> None:
     assert DECODER.decode(in_cbor, WIDGETS) == DecodedObject(GVK, None, None, None, "cbor")
 
 
-def test_json_that_is_not_utf_8_keeps_its_bytes() -> None:
-    data = (
-        b'{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"},'
-        b'"metadata":{"name":"w\xff","uid":5,"namespace":"n"},'
-        b'"spec":{"list":["ok","\xfe",{"inner":"\xfd"}],"od d\xfc":1,"e":{},"f":[]}}'
-    )
+NOT_UTF8 = (
+    b'{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"},'
+    b'"metadata":{"name":"w\xff","uid":5,"namespace":"n"},'
+    b'"spec":{"list":["ok","\xfe",{"inner":"\xfd"}],"od d\xfc":1,"e":{},"f":[]}}'
+)
+NOT_UTF8_IN_CBOR = {
+    **HEAD,
+    "metadata": {"name": b"w\xff", "namespace": "n"},
+    "spec": {"list": ["ok", b"\xfe", {"inner": b"\xfd"}, 5], b"od d\xfc": 1},
+}
+
+
+@pytest.mark.parametrize("data", [NOT_UTF8, stored(NOT_UTF8_IN_CBOR, "cbor")], ids=["json", "cbor"])
+def test_text_that_is_not_utf_8_keeps_its_bytes(data: bytes) -> None:
     decoded = DECODER.decode(data, WIDGETS)
     assert (decoded.name, decoded.namespace, decoded.uid) == (b"w\xff", b"n", None)
-    assert decoded.inconsistencies == (
-        Inconsistency("invalid-utf8", "metadata.name", "byte 1 of 2 is not UTF-8"),
-        Inconsistency("invalid-utf8", "spec.list[1]", "byte 0 of 1 is not UTF-8"),
-        Inconsistency("invalid-utf8", "spec.list[2].inner", "byte 0 of 1 is not UTF-8"),
-        Inconsistency("invalid-utf8", "spec.(key)", "key: byte 4 of 5 is not UTF-8"),
-    )
-    without = b'{"apiVersion":"example.com/v1","kind":"Widget","a":"\xff"}'
-    assert DECODER.decode(without, WIDGETS).name is None
-
-
-def test_cbor_that_is_not_utf_8_keeps_its_bytes() -> None:
-    value = {
-        **HEAD,
-        "metadata": {"name": b"w\xff"},
-        "spec": {"list": ["ok", b"\xfe", {"inner": b"\xfd"}, 5], b"od d\xfc": 1},
-    }
-    decoded = DECODER.decode(stored(value, "cbor"), WIDGETS)
-    assert decoded.name == b"w\xff"
     assert decoded.inconsistencies == (
         Inconsistency("invalid-utf8", "metadata.name", "byte 1 of 2 is not UTF-8"),
         Inconsistency("invalid-utf8", "spec.list[1]", "byte 0 of 1 is not UTF-8"),
@@ -223,33 +208,6 @@ def test_faults_are_named_up_to_a_limit() -> None:
     assert len(DECODER.decode(in_cbor, WIDGETS).inconsistencies) == 20
 
 
-def test_definitions_of_version_v1() -> None:
-    crd = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "spec": {
-            "group": "example.com",
-            "names": {"plural": "widgets", "kind": "Widget"},
-            "scope": "Cluster",
-            "versions": [
-                {"name": "v1beta1", "served": True, "storage": False},
-                {"name": "v1", "served": False, "storage": True},
-            ],
-            "conversion": {"strategy": "Webhook"},
-        },
-        "status": {"storedVersions": ["v1beta1", "v1"]},
-    }
-    assert crd_info(crd) == CustomResourceInfo(
-        group="example.com",
-        plural="widgets",
-        kind="Widget",
-        scope="Cluster",
-        versions=("v1beta1", "v1"),
-        served_versions=("v1beta1",),
-        storage_version="v1",
-        conversion="Webhook",
-    )
-
-
 def test_definitions_of_version_v1beta1_in_both_shapes() -> None:
     spec = {"group": "example.com", "names": {"plural": "widgets", "kind": "Widget"}, "version": "v1"}
     single = crd_info({"apiVersion": "apiextensions.k8s.io/v1beta1", "spec": spec})
@@ -260,9 +218,10 @@ def test_definitions_of_version_v1beta1_in_both_shapes() -> None:
         **spec,
         "versions": [{"name": "v1", "served": True, "storage": True}, "damaged", {"served": True}],
         "preserveUnknownFields": False,
+        "conversion": {"strategy": "Webhook"},
     }
     info = crd_info({"apiVersion": "apiextensions.k8s.io/v1beta1", "spec": several})
-    assert (info.versions, info.storage_version) == (("v1", ""), "v1")
+    assert (info.versions, info.storage_version, info.conversion) == (("v1", ""), "v1", "Webhook")
 
 
 @pytest.mark.parametrize("crd", [{}, {"spec": 5}, {"spec": {"names": [], "versions": {}, "conversion": 1}}])
@@ -271,26 +230,6 @@ def test_what_is_missing_counts_as_absent(crd: dict[str, object]) -> None:
 
 
 RULES = "not CBOR by the rules of Kubernetes"
-WIDGET = {
-    "apiVersion": "example.com/v1",
-    "kind": "Widget",
-    "metadata": {"name": "w", "labels": {}},
-    "spec": {"sizes": [1, -2, 2.5, True, False, None, 1 << 62], "text": "é"},
-}
-
-
-def both_strings(value: object) -> object:
-    if isinstance(value, dict):
-        return {both_strings(key): both_strings(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [both_strings(item) for item in value]
-    return value.encode() if isinstance(value, str) else value
-
-
-@pytest.mark.parametrize("written", [WIDGET, both_strings(WIDGET)])
-@pytest.mark.parametrize("prefix", [b"", CBOR_TAG])
-def test_text_may_stand_in_either_kind_of_string(written: object, prefix: bytes) -> None:
-    assert decode_map(prefix + cbor2.dumps(written)) == WIDGET
 
 
 @pytest.mark.parametrize(
@@ -299,7 +238,6 @@ def test_text_may_stand_in_either_kind_of_string(written: object, prefix: bytes)
         ("a0", {}),
         ("f6", {}),
         ("bf6161019f0203ff6162bf6163f5ffff", None),
-        ("bf6161019f0203ff", None),
         ("a161619f0203ff", {"a": [2, 3]}),
         ("bf6161bf6162f5ffff", {"a": {"b": True}}),
         ("a161617f61616162ff", {"a": "ab"}),
@@ -309,14 +247,11 @@ def test_text_may_stand_in_either_kind_of_string(written: object, prefix: bytes)
         ("a16161c074323031332d30332d32315432303a30343a30305a", {"a": "2013-03-21T20:04:00Z"}),
         ("a16161c11a514b67b0", {"a": "2013-03-21T20:04:00Z"}),
         ("a16161c1d864fb41d452d9ec200000", {"a": "2013-03-21T20:04:00.500000Z"}),
-        ("a161618101", {"a": [1]}),
         ("a16161d9ffff82f4f90000", {"a": [False, 0.0]}),
         ("a1416141ff", {"a": "\udcff"}),
-        ("a16161d9ffff41ff", {"a": "\udcff"}),
         ("bf6161d9ffff81019f0203ff", None),
         ("a16161d9ffff9f0203ff", {"a": [2, 3]}),
         ("a16161d9ffff5f41614162ff", {"a": "ab"}),
-        ("a16161d9ffff3863", {"a": -100}),
     ],
 )
 def test_odd_but_acceptable_items(data: str, value: object) -> None:

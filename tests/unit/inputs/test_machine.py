@@ -11,7 +11,7 @@ import pytest
 from etcdfix.inputs import machine
 from etcdfix.inputs.on_this_machine import find_distributions
 from etcdfix.remediation.durable import default_directory
-from tests.support.empty_machine import FOR_TESTS, forget_machine
+from tests.support.empty_machine import FOR_TESTS
 
 PACKAGE = Path(machine.__file__).parent
 
@@ -20,21 +20,6 @@ def test_variables_of_this_machine_are_gone() -> None:
     there = {name for name in os.environ if name.startswith("ETCD") and not name.startswith(FOR_TESTS)}
     assert there == set()
     assert not Path(os.environ["KUBECONFIG"]).exists()
-
-
-def test_variables_of_tests_stay_and_all_others_of_etcd_go() -> None:
-    there = {"ETCDFIX_TEST_ETCD": "/e", "ETCDFIX_GOLDEN_DIR": "/g", "PATH": "/bin"}
-    environ = {
-        **there,
-        "ETCDFIX_OUTPUT": "json",
-        "ETCDCTL_CACERT": "/ca",
-        "ETCD_DATA_DIR": "/d",
-        "TZ": "Asia/Tokyo",
-    }
-    forget_machine(environ)
-    assert environ.items() >= there.items()
-    assert environ["TZ"] == "UTC"
-    assert not environ.keys() & {"ETCDFIX_OUTPUT", "ETCDCTL_CACERT", "ETCD_DATA_DIR"}
 
 
 @pytest.mark.parametrize("root", [True, False])

@@ -41,9 +41,7 @@ def test_the_resource_itself_counts_before_its_group(resource: str, servers: tup
         "/events#https://a:1,https://b:1",  # a comma inside the servers
         "/events",
         "events#http://a:1",
-        "/events#",
         "/events#http://a:1;",
-        "/#http://a:1",
         "a/b/c#http://a:1",
         "/events#http://a:1#http://b:1",
         "/ev\x1bents",

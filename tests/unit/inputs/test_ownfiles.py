@@ -150,11 +150,9 @@ def test_nothing_is_read_through_a_link(state: Path) -> None:
     "data",
     [
         b"apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n",
-        b"kind: EncryptionConfiguration",
         b"kind: 'EncryptionConfiguration'  # all nodes\r\nresources: []\r\n",
         b'{"apiVersion":"apiserver.config.k8s.io/v1","kind":"EncryptionConfiguration","resources":[]}',
         b'{\n  "kind" : "EncryptionConfiguration"\n}',
-        b"{apiVersion: apiserver.config.k8s.io/v1, kind: EncryptionConfiguration}",
         b"kind: EncryptionConfig\napiVersion: v1\n",
         b"resources:\n" + b"# a long comment\n" * 80_000 + b"kind: EncryptionConfiguration\n",
     ],

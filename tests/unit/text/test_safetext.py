@@ -90,7 +90,6 @@ TOKEN = b"0123456789ab"
     ("key", "shown"),
     [
         (b"/bootstrap/" + TOKEN, b"/bootstrap/<withheld>"),
-        (b"//bootstrap/" + TOKEN, b"//bootstrap/<withheld>"),
         (b"///bootstrap//" + TOKEN + b"/", b"///bootstrap/<withheld>"),
         (b"bootstrap/" + TOKEN, b"bootstrap/<withheld>"),
         (b"/bootstrap/" + TOKEN + b"/more", b"/bootstrap/<withheld>"),
@@ -99,7 +98,6 @@ TOKEN = b"0123456789ab"
         (b"/bootstrap/0", b"/bootstrap/<withheld>"),
         # Below what a proxy, or the prefix of another program, puts in front.
         (b"/k3s/bootstrap/" + TOKEN, b"/k3s/bootstrap/<withheld>"),
-        (b"tenant/bootstrap/" + TOKEN * 5, b"tenant/bootstrap/<withheld>"),
         (b"/registry/bootstrap/" + TOKEN, b"/registry/bootstrap/<withheld>"),
     ],
 )

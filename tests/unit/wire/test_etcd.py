@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from google.protobuf.message import DecodeError
 
-from etcdfix.testing.protobytes import block, entry, number
+from etcdfix.testing.protobytes import block, number
 from etcdfix.wire import raft
-from etcdfix.wire.descriptors import ZERO_OR_ONE, ReadMethod, WireField, build_pool
+from etcdfix.wire.descriptors import ReadMethod
 from etcdfix.wire.etcd import (
     ALARM,
     AUTHENTICATE,
@@ -91,12 +88,9 @@ def test_a_record_as_etcd_writes_it_and_with_its_fields_in_another_order() -> No
         b"\x08\x02\x10\xff",
         number(1, 2) + number(2, 1) + b"\x1a\x7f..",
         block(1, b"x"),
-        block(2, b"x"),
-        number(3, 1),
         b"\x00\x01",
         b"\x0b",
         b"\x08" + b"\xff" * 11,
-        b"\x09\x01",
     ],
 )
 def test_what_is_no_record(raw: bytes) -> None:
@@ -152,38 +146,6 @@ def test_a_request_of_etcds_first_store_changes_no_key() -> None:
 def test_what_is_no_request(raw: bytes) -> None:
     with pytest.raises(raft.Malformed):
         raft.parse_request(raw, 0, len(raw))
-
-
-TABLE = {
-    "shop.v1.Item": [
-        WireField(1, "name", "optional", "string"),
-        WireField(2, "size", "optional", "int64"),
-        WireField(3, "tags", "repeated", "string"),
-        WireField(4, "counts", "repeated", "int32"),
-        WireField(5, "flag", "optional", ZERO_OR_ONE),
-    ],
-    "shop.v1.Order": [
-        WireField(1, "item", "optional", "shop.v1.Item"),
-        WireField(2, "by_name", "map", "shop.v1.Item", "string"),
-        WireField(3, "raw", "map", "bytes", "string"),
-        WireField(4, "part_of", "optional", "shop.v1.Order"),
-    ],
-}
-
-
-def test_maps_and_recursion() -> None:
-    data = entry(2, b"x", block(1, b"tea")) + entry(3, b"k", b"\xff") + block(4, entry(3, b"k", b"v"))
-    order: Any = build_pool(TABLE, "shop")["shop.v1.Order"].FromString(data)
-    assert (order.by_name["x"].name, dict(order.raw)) == ("tea", {"k": b"\xff"})
-    assert dict(order.part_of.raw) == {"k": b"v"}
-    assert order.SerializeToString(deterministic=True) == data
-
-
-def test_strings_must_be_utf8() -> None:
-    classes = build_pool(TABLE, "shop")
-    for data in (block(1, block(1, b"\xff")), block(1, block(3, b"\xff")), entry(3, b"\xff", b"")):
-        with pytest.raises(DecodeError):
-            classes["shop.v1.Order"].FromString(data)
 
 
 @pytest.mark.parametrize("number", [0, 1, 127, 128, 16383, 16384, 2**28 - 1, 2**28, 2**63 - 1, 2**64 - 1])

@@ -218,16 +218,10 @@ def served(message: str, stored: dict[str, Any]) -> tuple[Any, int]:
             {"limits": {"cpu": 1.5, "b": " 1.5Gi ", "c": 2, "d": NumberLiteral("0.50"), "e": None}},
             {"limits": {"b": "1536Mi", "c": "2", "cpu": "1500m", "d": "500m", "e": "0"}},
         ),
-        (CORE + "HTTPGetAction", {"port": "web"}, {"port": "web"}),
         (
             META + "ObjectMeta",
             {"creationTimestamp": "2020-01-01T01:00:00.5+01:00"},
             {"creationTimestamp": "2020-01-01T00:00:00Z"},
-        ),
-        (
-            "k8s.io.api.coordination.v1.LeaseSpec",
-            {"renewTime": "2020-01-01T00:00:00.000001Z", "leaseDurationSeconds": 1},
-            {"leaseDurationSeconds": 1, "renewTime": "2020-01-01T00:00:00.000001Z"},
         ),
         (
             CRD + "JSONSchemaProps",

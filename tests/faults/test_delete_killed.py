@@ -103,25 +103,25 @@ class Case(NamedTuple):
     ground: dict[str, Any]
     steps: tuple[str, ...] = (*WRITE_STEPS, *CONFIRM_STEPS)
     first: str = "confirm"
-    of: int = 4
+    of: int = 6
 
 
 _TWO: Final = ("one", "two")
 _ROOM: Final = (*WRITE_STEPS, *CONFIRM_STEPS, *RESERVE_STEPS, *RELEASE_STEPS, "confirm")
 _CHECKS: Final = ("check: read the key", "check: members", "check: everything else", "preview")
 CASES: Final = {
-    "delete": Case(deletion, {"encryption": "plain"}, (*_ROOM, *_CHECKS, *CREATE_STEPS), "", 3),
+    "delete": Case(deletion, {"encryption": "plain"}, (*_ROOM, *_CHECKS, *CREATE_STEPS), "", 4),
     "delete under a key declared lost": Case(
         deletion_with_a_log,
         {"encryption": "lost", "directories": _TWO, "key_lost": "aesgcm/v1/key1"},
         _ROOM,
-        of=4,
+        of=6,
     ),
     "delete after an attempt": Case(
         second_deletion,
         {"encryption": "plain", "directories": _TWO},
         (*_ROOM, *TORN_STEPS, "reconcile: open intent of the same key"),
-        of=4,
+        of=6,
     ),
     "undo": Case(undoing, {"encryption": "plain"}, ()),
     "fix from a revision": Case(fixing("revision"), {"encryption": "plain", "directories": _TWO}),

@@ -292,7 +292,7 @@ def test_dry_run_refuses_what_the_deletion_refuses(
     assert not ground.log.exists()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def two() -> Iterator[tuple[Mortals, Mortals]]:
     with Mortals() as one, Mortals() as other:
         yield one, other

@@ -19,7 +19,7 @@ from etcdfix.model.model import Outcome
 from etcdfix.report.finding import finding_from
 from etcdfix.report.model import Finding, NewFindings, Scope
 from etcdfix.report.render import SCAN_FORMS
-from etcdfix.report.schema import KINDS, SCHEMAS
+from etcdfix.report.schema import SCHEMAS
 from tests.support.collecting import ALPHA, REPOSITORY
 from tests.support.examinations import examination
 from tests.support.fixtures import Captured
@@ -268,33 +268,6 @@ def test_of_a_cut_report_nothing_is_shown(
         path.write_bytes(raw[:length])
         code, out, err = command("report", "render", path, "-o", "name")
         assert (code, out, "it is cut" in err) == (2, "", True)
-
-
-def test_a_report_without_what_its_kind_always_has_is_refused(command: Run, tmp_path: Path) -> None:
-    path = tmp_path / "saved"
-    report = json.loads(command("doctor", *READ, "-o", "json")[1])
-    path.write_text(json.dumps({name: report[name] for name in report if name != "checks"}))
-    code, out, err = command("report", "render", path)
-    assert (code, out, "`checks`" in err) == (2, "", True)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("{}", "its kind is missing"),
-        ('{"kind":"Pod","apiVersion":"v1"}', "its kind is Pod"),
-        ('{"kind":"ScanReport","apiVersion":"etcdfix/v9"}', "etcdfix/v9"),
-        *((f'{{"kind":"{kind}","apiVersion":"etcdfix/v1"}}', "cannot be used as a report") for kind in KINDS),
-        ('{"kind":"\\u001b[2J"}', "\\x1b[2J"),
-    ],
-)
-def test_what_is_no_report(command: Run, tmp_path: Path, text: str, said: str) -> None:
-    path = tmp_path / "saved"
-    path.write_text(text)
-    code, out, err = command("report", "render", path)
-    assert (code, out) == (2, "")
-    assert said in err
-    assert "\x1b" not in err
 
 
 def hostile(value: object) -> object:

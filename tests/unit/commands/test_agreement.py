@@ -360,15 +360,6 @@ def test_one_bit_of_a_name_is_put_back_first(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", LOCAL)
-def test_the_colon_behind_a_name_is_put_back_first(kind: str) -> None:
-    holds = written(kind)
-    value = holds[TARGET]
-    holds[TARGET] = flipped(value, (value.index(b"key1") + 4) * 8)
-    command = UNPROVEN if kind == "aescbc" else PROVEN
-    assert first_commands(holds, keyed(kind)) == [command] * 6
-
-
-@pytest.mark.parametrize("kind", LOCAL)
 @pytest.mark.parametrize(
     "change",
     [

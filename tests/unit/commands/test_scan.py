@@ -468,20 +468,6 @@ def test_what_holds_for_a_whole_lost_key_stands_once() -> None:
     assert document["summary"]["next"] == remedies[0]
 
 
-def size(finding: dict[str, Any]) -> int:
-    return len(json.dumps(finding, separators=(",", ":"), ensure_ascii=False).encode())
-
-
-@pytest.mark.parametrize("name", ["old", "key1"], ids=["no-such-name", "other-bytes"])
-def test_a_finding_of_a_lost_key_is_at_most_1200_bytes(name: str) -> None:
-    start = "/registry/secrets/shop/"
-    keys = [f"{start}{number:0{60 - len(start)}}" for number in range(30)]
-    values = {key: aesgcm(secret(key[len(start) :]), key, KEY_2, name) for key in keys}
-    config = configuration(provider("aesgcm", key1=KEY_1), resources=("secrets",))
-    findings = report_of(values, config=config)["findings"]
-    assert (len(findings), max(map(size, findings)) <= 1200) == (30, True)
-
-
 def test_a_key_that_opens_much_and_fails_in_numbers_is_lost_too_and_damage_is_not_its() -> None:
     wrong = {key.replace("s-", "w-"): value for key, value in lost(12, "key1").items()}
     wrong = {key: aesgcm(secret(), key, KEY_2) for key in wrong}

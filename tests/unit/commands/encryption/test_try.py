@@ -13,7 +13,7 @@ from etcdfix.commands.encryption.usage import UsageRequest, encryption_usage
 from etcdfix.commands.encryption.what_if import WhatIfRequest, what_if
 from etcdfix.encryption.config_model import EncryptionConfiguration
 from etcdfix.encryption.kms.plugins import KMSPlugins
-from etcdfix.model.errors import EndedEarly
+from etcdfix.model.errors import ConfigurationError, EndedEarly
 from etcdfix.model.model import key_id_digest
 from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.encryption import EncryptionTryReport, EncryptionUsageReport, FindingGroup, WhatIfReport
@@ -308,6 +308,11 @@ def test_what_was_not_seen_is_not_called_safe(
 ) -> None:
     (told,) = compared(values, ONE, new, **settings).incomplete_reasons
     assert reason in told
+
+
+def test_today_s_configuration_has_to_be_named() -> None:
+    with pytest.raises(ConfigurationError, match="today's configuration"):
+        compared(plain(1), None, ONE)
 
 
 def test_an_etcd_whose_providers_stay_need_not_be_read() -> None:

@@ -108,9 +108,9 @@ class Command:
         return found
 
     def finish(self, seconds: float = 60) -> Ended:
-        """Wait for its end; nothing of it may be left then, not even a zombie."""
+        """Wait for its end; nothing of it may be left a moment later."""
         piped, _ = self.process.communicate(timeout=seconds)
-        self.check_nothing_left(seconds=0)
+        self.check_nothing_left(seconds=_GONE_SECONDS)
         out, err = self._written()
         return Ended(self.process.returncode, out or piped or b"", err)
 

@@ -147,7 +147,7 @@ def test_what_looks_at_everything(both: Both, tmp_path: Path, command: list[str]
 
 @pytest.mark.parametrize("option", [[], ["--history"], ["--impact"]])
 def test_what_looks_at_one_key(both: Both, tmp_path: Path, option: list[str]) -> None:
-    for key in both.keys:
+    for key in both.keys[: 1 if option == ["--impact"] else None]:
         config = ALPHA / "config-rotated.yaml"
         compare(tmp_path, both, "explain", key.decode(), *option, "--no-kms", "--encryption-config", config)
 

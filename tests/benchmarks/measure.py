@@ -7,7 +7,6 @@ import os
 import platform
 import statistics
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -51,10 +50,6 @@ def machine() -> str:
 
 def spread(values: Sequence[float]) -> str:
     return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
-
-
-def etcdfix(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "etcdfix", "scan", *arguments]
 
 
 def run(command: Sequence[str], *, expect: tuple[int, ...] = (0,)) -> Run:

@@ -17,7 +17,6 @@ from etcdfix.copies.log import MOST_WRITES, Log
 from etcdfix.copies.model import Copy, Freshness, Life, LogProof, Sameness, Wanted
 from etcdfix.copies.rank import ranked
 from etcdfix.copies.revisions import Revisions
-from etcdfix.copies.snapshots import Snapshots
 from etcdfix.encryption.bootstrap import EMPTY_TOKEN, BootstrapState, forms_of
 from etcdfix.examine.one import Examiner, Reading
 from etcdfix.model.errors import SourceError
@@ -356,19 +355,6 @@ def test_a_write_that_etcd_refused_is_read_all_the_same(tmp_path: Path) -> None:
     assert (kept.opened.file.expose(), kept.mod_revision, kept.current) == (newer, 0, False)
 
 
-def test_what_stands_there_now_says_in_which_stage_it_is(tmp_path: Path) -> None:
-    etcd = ModelEtcd()
-    etcd.put(path().encode(), bootstrap(OLD, stage="prepare"))
-    etcd.put(path().encode(), bootstrap(OLD, stage="rotate"))
-    for number in range(4):
-        etcd.update(f"/registry/leases/n/{number}".encode(), b"after")
-    etcd.log.commit()
-    (one,) = found_beside(etcd, tmp_path).configurations
-    assert one.file.stage is not None
-    assert one.file.stage.name == "rotate"
-    assert [kept.current for kept in one.held] == [False, True]
-
-
 def test_what_a_clone_was_rotated_to_is_only_possible_and_comes_last(tmp_path: Path) -> None:
     here = rotated()
     there = copy.deepcopy(here)
@@ -383,20 +369,6 @@ def test_what_a_clone_was_rotated_to_is_only_possible_and_comes_last(tmp_path: P
     assert [one.file.expose() for one in configurations] == [NEW, OLD, elsewhere]
     assert [one.surest.sure for one in configurations][::2] == [Confidence.CERTAIN, Confidence.POSSIBLE]
     assert (bool(configurations[-1].surest.doubt), configurations[-1].surest.current) == (True, False)
-
-
-def test_a_snapshot_of_before_the_rotation_has_the_old_one(tmp_path: Path) -> None:
-    """What both hold is there once; a value of the same revision with other bytes is another one."""
-    before, after = ModelEtcd(), ModelEtcd()
-    for etcd, config in ((before, OLD), (after, OLD)):
-        etcd.put(b"/registry/namespaces/kube-system", b"")
-        etcd.put(path().encode(), bootstrap(config))
-    after.put(path().encode(), bootstrap(NEW))
-    source = after.store()
-    with Snapshots(before.database(tmp_path / "before.db"), source, READER, uid=None) as snapshot:
-        values = values_in(source, snapshot)
-    assert [one.file.expose() for one in values.configurations][:1] == [NEW]
-    assert {one.file.expose() for one in values.configurations} == {NEW, OLD}
 
 
 class FourEarlier(MemorySource):

@@ -225,7 +225,7 @@ def test_an_unreadable_claim_probably_had_its_finalizer(cluster: Cluster) -> Non
         ("apps/v1", "Deployment", "shop", Risk.HIGH),
         ("batch/v1", "CronJob", "shop", Risk.HIGH),
         ("networking.k8s.io/v1", "Ingress", "shop", Risk.HIGH),
-        ("v1", "PersistentVolume", "", Risk.HIGH),
+        ("v1", "PersistentVolume", "", Risk.CLUSTER_BREAKING),
         ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", "", Risk.HIGH),
         ("policy/v1", "PodDisruptionBudget", "shop", Risk.HIGH),
         ("v1", "ResourceQuota", "shop", Risk.HIGH),

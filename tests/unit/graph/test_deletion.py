@@ -291,7 +291,7 @@ def test_what_managers_do_that_ran_before_and_that_started_since(cluster: Cluste
     assert all(one.uncertain for one in found.values())
 
 
-MANY = 3_000
+MANY = 2_000
 
 
 def config(cluster: Cluster, name: str, *owners: str, namespace: str = "shop", **more: Any) -> str:

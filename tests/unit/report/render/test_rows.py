@@ -9,8 +9,9 @@ import pytest
 
 from etcdfix.examine.verdicts.examination import Examination
 from etcdfix.model.model import Evidence, Outcome
-from etcdfix.report.render.html import MOST_ROWS
+from etcdfix.report.render import html
 from tests.support.examinations import examination
+from tests.support.fixtures import Patch
 from tests.support.reports import write_form
 
 
@@ -51,7 +52,10 @@ def test_names_are_words_of_a_command_line() -> None:
     ]
 
 
-def test_a_page_has_the_lost_key_that_came_after_ten_thousand_warnings() -> None:
+def test_a_page_has_the_lost_key_that_came_after_all_its_warnings(monkeypatch: Patch) -> None:
+    most = 50
+    monkeypatch.setattr(html, "MOST_ROWS", most)
+    monkeypatch.setattr(html.HTMLWriter, "most", most)
     warnings = (
         examination(
             f"/registry/pods/a/{n}",
@@ -59,8 +63,8 @@ def test_a_page_has_the_lost_key_that_came_after_ten_thousand_warnings() -> None
             cause=None,
             evidence=(Evidence("unknown fields", "ignored", "spec.x"),),
         )
-        for n in range(MOST_ROWS + 1)
+        for n in range(most + 1)
     )
     page = write_form("html", [*warnings, examination()]).decode()
-    assert page.count("/registry/pods/a/") == MOST_ROWS - 1
+    assert page.count("/registry/pods/a/") == most - 1
     assert "/registry/secrets/shop/web" in page

@@ -37,7 +37,7 @@ from tests.support.thorough import THOROUGH
 NOBODY = "127.0.0.1:1"
 SECRET = "hunter2-of-the-test"
 
-SHORT: dict[str, Any] = {"dial_timeout_seconds": 0.5, "command_timeout_seconds": 0.5}
+SHORT: dict[str, Any] = {"dial_timeout_seconds": 1, "command_timeout_seconds": 1}
 """Where a test waits until the client gives up. Elsewhere the limits are far away: a busy machine answers late."""
 
 
@@ -262,9 +262,9 @@ def test_a_watch_of_a_member_that_answers_nothing_any_more(etcd: ScriptedEtcd) -
 
 def test_a_watch_in_which_nothing_happens_goes_on_while_its_member_lives(etcd: ScriptedEtcd) -> None:
     answer = threading.Event()
-    with (connected := Connected(etcd.endpoint, command_timeout_seconds=0.4)) as client:
+    with (connected := Connected(etcd.endpoint, command_timeout_seconds=0.6)) as client:
         etcd.script = hold(answer, WATCH.path)
-        threading.Timer(2, answer.set).start()
+        threading.Timer(2.5, answer.set).start()
         with contextlib.closing(client.watch(iter([watch_request()]), timeout_seconds=9)) as answers:
             assert next(answers).created
     assert len(etcd.requests(STATUS.path)) > 2
@@ -276,7 +276,7 @@ def test_after_a_watch_without_an_answer_a_member_that_lives_is_asked(
 ) -> None:
     first, second = pair
     answer = threading.Event()
-    with Connected(first.endpoint, second.endpoint, command_timeout_seconds=0.2) as client:
+    with Connected(first.endpoint, second.endpoint, command_timeout_seconds=0.5) as client:
         first.script = hold(answer, WATCH.path, STATUS.path)
         with pytest.raises(CallFailed) as caught:
             watch_in_vain(client)
@@ -290,7 +290,7 @@ def test_a_page_goes_to_a_member_that_lives(pair: tuple[ScriptedEtcd, ScriptedEt
     first, second = pair
     answer = threading.Event()
     with (
-        connected := Connected(NOBODY, first.endpoint, second.endpoint, command_timeout_seconds=0.2)
+        connected := Connected(NOBODY, first.endpoint, second.endpoint, command_timeout_seconds=0.5)
     ) as client:
         first.script = hold(answer, RANGE.path, STATUS.path)
         assert page(client) == b"v"

@@ -262,16 +262,6 @@ class Registry:
         return RecordPaths((self.backups,), self.log)
 
 
-class Agreeing:
-    """Says yes to everything."""
-
-    def confirm_key(self, key: bytes) -> bool:
-        return bool(key)
-
-    def confirm_lost(self, declared: str) -> bool:
-        return bool(declared)
-
-
 def named(key: bytes) -> list[str]:
     text = key.decode("utf-8", "replace")
     if text.isprintable() and text.encode() == key:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from typing import Any
 
 from cryptography.hazmat.primitives import hashes, padding
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -18,6 +19,10 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from cryptography.hazmat.primitives.poly1305 import Poly1305
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+BYTES, STRING = (
+    descriptor_pb2.FieldDescriptorProto.TYPE_BYTES,
+    descriptor_pb2.FieldDescriptorProto.TYPE_STRING,
+)
 NONCE_SIZES = {"aescbc": 16, "aesgcm": 12, "secretbox": 24}
 
 
@@ -128,31 +133,38 @@ def kms_v2_body(
     return bytes(message.SerializeToString(deterministic=True))
 
 
-def _encrypted_object_class() -> type:
-    field = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="encrypted_object.proto", package="v2", syntax="proto3")
-    message = file.message_type.add(name="EncryptedObject")
-    for name, number, kind in (
-        ("encryptedData", 1, field.TYPE_BYTES),
-        ("keyID", 2, field.TYPE_STRING),
-        ("encryptedDEKSource", 3, field.TYPE_BYTES),
-        ("encryptedDEKSourceType", 5, field.TYPE_INT32),
-    ):
-        message.field.add(name=name, number=number, type=kind, label=field.LABEL_OPTIONAL)
-    entry = message.nested_type.add(name="AnnotationsEntry")
-    entry.options.map_entry = True
-    entry.field.add(name="key", number=1, type=field.TYPE_STRING, label=field.LABEL_OPTIONAL)
-    entry.field.add(name="value", number=2, type=field.TYPE_BYTES, label=field.LABEL_OPTIONAL)
-    message.field.add(
-        name="annotations",
-        number=4,
-        type=field.TYPE_MESSAGE,
-        type_name=".v2.EncryptedObject.AnnotationsEntry",
-        label=field.LABEL_REPEATED,
-    )
+def message_classes(package: str, messages: Mapping[str, tuple[tuple[str, int], ...]]) -> dict[str, Any]:
+    """Make proto3 messages; fields are numbered as they stand, and type 0 is a map of string to bytes."""
+    file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
+    for name, fields in messages.items():
+        message = file.message_type.add(name=name)
+        for number, (field, kind) in enumerate(fields, 1):
+            if kind:
+                message.field.add(name=field, number=number, type=kind, label=1)
+                continue
+            entry = message.nested_type.add(name="AnnotationsEntry")
+            entry.options.map_entry = True
+            entry.field.add(name="key", number=1, type=STRING, label=1)
+            entry.field.add(name="value", number=2, type=BYTES, label=1)
+            type_name = f".{package}.{name}.AnnotationsEntry"
+            message.field.add(name=field, number=number, type=11, type_name=type_name, label=3)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("v2.EncryptedObject"))
+    return {
+        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}"))
+        for name in messages
+    }
 
 
-_ENCRYPTED_OBJECT = _encrypted_object_class()
+_ENCRYPTED_OBJECT = message_classes(
+    "v2",
+    {
+        "EncryptedObject": (
+            ("encryptedData", BYTES),
+            ("keyID", STRING),
+            ("encryptedDEKSource", BYTES),
+            ("annotations", 0),
+            ("encryptedDEKSourceType", descriptor_pb2.FieldDescriptorProto.TYPE_INT32),
+        )
+    },
+)["EncryptedObject"]

@@ -7,6 +7,8 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from etcdfix.model.model import KeptRevision, Revision, StoredValue
 from etcdfix.sources.base import Segment, SourceDescription
 from tests.support.bbolt_writer import database, delete, put, revision_key
@@ -47,15 +49,7 @@ class RememberedEtcd:
         """Put other bytes where the present value is, as a failing disk does."""
         kept = self._kept[key][-1]
         assert kept.stored is not None
-        changed = StoredValue(
-            key,
-            value,
-            kept.stored.mod_revision,
-            kept.stored.create_revision,
-            kept.stored.version,
-            kept.stored.lease,
-        )
-        self._kept[key][-1] = KeptRevision(kept.revision, changed)
+        self._kept[key][-1] = KeptRevision(kept.revision, replace(kept.stored, value=value))
 
     def compact(self) -> None:
         """Forget what is not current."""
@@ -104,11 +98,7 @@ class RememberedEtcd:
 
 
 class LiveHistory(MemorySource):
-    """The same as a live etcd would show it; counts what it is asked.
-
-    Args:
-        unsorted: Superseded values come in the order of their revisions.
-    """
+    """The same as a live etcd would show it; counts what it is asked."""
 
     def __init__(self, etcd: RememberedEtcd) -> None:
         present = [stored for key in etcd.known_keys() if (stored := etcd.get(key)) is not None]

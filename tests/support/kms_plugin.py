@@ -26,7 +26,6 @@ from urllib.parse import quote
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 ROOT = Path(__file__).resolve().parents[2]
 if __name__ == "__main__":  # by path as well as with -m
@@ -39,7 +38,7 @@ from tests.support.stopping import Stopping  # noqa: E402
 ANNOTATION = "version.kms.example.com"
 _NONCE_SIZE = 12
 
-_B, _S = descriptor_pb2.FieldDescriptorProto.TYPE_BYTES, descriptor_pb2.FieldDescriptorProto.TYPE_STRING
+_B, _S = encoders.BYTES, encoders.STRING
 _V1_MESSAGES: Mapping[str, tuple[tuple[str, int], ...]] = {
     "VersionRequest": (("version", _S),),
     "VersionResponse": (("version", _S), ("runtime_name", _S), ("runtime_version", _S)),
@@ -58,30 +57,8 @@ _V2_MESSAGES: Mapping[str, tuple[tuple[str, int], ...]] = {
 }
 
 
-def _classes(package: str, messages: Mapping[str, tuple[tuple[str, int], ...]]) -> dict[str, Any]:
-    """Fields are numbered as they stand; type 0 is a map of string to bytes."""
-    file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
-    for name, fields in messages.items():
-        message = file.message_type.add(name=name)
-        for number, (field, kind) in enumerate(fields, 1):
-            if kind:
-                message.field.add(name=field, number=number, type=kind, label=1)
-                continue
-            entry = message.nested_type.add(name="AnnotationsEntry")
-            entry.options.map_entry = True
-            entry.field.add(name="key", number=1, type=_S, label=1)
-            entry.field.add(name="value", number=2, type=_B, label=1)
-            type_name = f".{package}.{name}.AnnotationsEntry"
-            message.field.add(name=field, number=number, type=11, type_name=type_name, label=3)
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}"))
-        for name in messages
-    }
-
-
-V1, V2 = _classes("v1beta1", _V1_MESSAGES), _classes("v2", _V2_MESSAGES)
+V1 = encoders.message_classes("v1beta1", _V1_MESSAGES)
+V2 = encoders.message_classes("v2", _V2_MESSAGES)
 
 
 class Refusal(NamedTuple):

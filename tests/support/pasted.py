@@ -23,6 +23,7 @@ from tests.support.shell_commands import commands_in, statements
 _SECONDS: Final = 300
 _SYSTEM: Final = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 _NAMESPACES: Final = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+_USER: Final = () if os.geteuid() == 0 else ("--map-root-user",)
 _LOOPBACK_UP: Final = """
 import fcntl, os, socket, struct, sys
 with socket.socket() as any_socket:  # SIOCSIFFLAGS, IFF_UP
@@ -34,25 +35,22 @@ os.execvp(sys.argv[1], sys.argv[1:])
 @functools.cache
 def apart() -> list[str] | None:
     """Return what goes before a command to have it run apart, or None where that is not allowed."""
-    prefix = [*_NAMESPACES, *([] if os.geteuid() == 0 else ["--map-root-user"])]
-    try:
-        subprocess.run([*prefix, "true"], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return prefix
+    return _allowed(*_NAMESPACES, *_USER)
 
 
 @functools.cache
 def own_var_lib(folder: Path) -> list[str] | None:
     """Return what goes before a command to have it see a folder as ``/var/lib``; None where that is not allowed."""
-    user = [] if os.geteuid() == 0 else ["--map-root-user"]
     mounting = 'mount --bind "$0" /var/lib && exec "$@"'
-    prefix = ["unshare", "--mount", *user, "sh", "-c", mounting, str(folder)]
+    return _allowed("unshare", "--mount", *_USER, "sh", "-c", mounting, str(folder))
+
+
+def _allowed(*prefix: str) -> list[str] | None:
     try:
         subprocess.run([*prefix, "true"], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
         return None
-    return prefix
+    return [*prefix]
 
 
 def programs(folder: Path) -> Path:

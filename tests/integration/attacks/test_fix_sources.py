@@ -35,10 +35,11 @@ from tests.support.attacks import (
     without,
 )
 from tests.support.audit_logs import own_directory
-from tests.support.change_runs import Agreeing, Ran
+from tests.support.change_runs import Ran
 from tests.support.kubernetes_api import KubernetesAPI, status_answer
 from tests.support.object_files import json_secret, saved
 from tests.support.objects import IDENTITY, KUBE_SYSTEM_UID, namespace_object, provider
+from tests.support.remediation_ground import Yes
 
 pytestmark = pytest.mark.etcd
 
@@ -441,7 +442,7 @@ def test_another_key_that_changes_before_the_transaction(
                 record_paths=registry.places,
                 accepted=Acceptances(words=("unknown-uid",)),
             ),
-            Agreeing(),
+            Yes(),
             preview=lambda *_: None,
             step=interfere,
         )

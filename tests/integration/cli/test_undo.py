@@ -30,7 +30,6 @@ from tests.support.change_runs import (
     ACKNOWLEDGED,
     BROKEN,
     UID,
-    Agreeing,
     Ran,
     Registry,
     candidate_config,
@@ -39,6 +38,7 @@ from tests.support.change_runs import (
 from tests.support.fixtures import Captured, Patch, StartEtcd
 from tests.support.kubernetes_api import KubernetesAPI
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, aesgcm, namespace_object, provider, secret
+from tests.support.remediation_ground import Yes
 from tests.support.syslogs import PlayedSyslog
 
 pytestmark = [pytest.mark.etcd, pytest.mark.usefixtures("no_variables")]
@@ -243,7 +243,7 @@ def test_members_are_asked_before_what_we_wrote_goes(registry: Registry, monkeyp
     monkeypatch.setattr(present_module, "survey_members", survey)
     request = UndoRequest(backup=registry.kept()[-1], reason="r", record_paths=registry.places)
     with registry.untouched(), registry.cluster() as cluster, pytest.raises(RefusedByRule) as caught:
-        run_undo(cluster, request, Agreeing(), preview=lambda *_: None)
+        run_undo(cluster, request, Yes(), preview=lambda *_: None)
     assert caught.value.rule == "members-disagree"
 
 

@@ -31,11 +31,12 @@ from etcdfix.sources.live import LiveSource
 from etcdfix.sources.pages import Page
 from etcdfix.wire.etcd import RANGE, message
 from tests.support.audit_logs import OPERATOR, entry, own_directory, subject
-from tests.support.change_runs import BROKEN, Agreeing, Ran, Registry
+from tests.support.change_runs import BROKEN, Ran, Registry
 from tests.support.etcd_proxy import Refusal
 from tests.support.fixtures import Patch
 from tests.support.lossy_etcd import TXN, LossyProxy
 from tests.support.objects import KUBE_SYSTEM_UID, aescbc, secret
+from tests.support.remediation_ground import Yes
 
 pytestmark = pytest.mark.etcd
 
@@ -56,7 +57,7 @@ def _delete(
         key=registry.key("shop/broken"), reason="r", record_paths=registry.places, dry_run=dry_run
     )
     with registry.cluster() as cluster:
-        return run_delete(cluster, request, Agreeing(), preview=lambda _found: None, step=step)
+        return run_delete(cluster, request, Yes(), preview=lambda _found: None, step=step)
 
 
 def _at(name: str, action: Callable[[], object]) -> Callable[[str], None]:

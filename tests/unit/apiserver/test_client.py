@@ -62,13 +62,6 @@ def hold_no_token(error: BaseException | None) -> None:
         error = error.__cause__
 
 
-def test_a_connection_that_is_closed(api: KubernetesAPI, tmp_path: Path) -> None:
-    api.hang_up = {KUBE_SYSTEM}
-    error = refused(api.kubeconfig(tmp_path))
-    assert error.reason is RefusalReason.UNREACHABLE
-    assert [request.path for request in api.requests] == [KUBE_SYSTEM]
-
-
 def test_an_answer_longer_than_what_is_read(api: KubernetesAPI, tmp_path: Path) -> None:
     api.instead[KUBE_SYSTEM] = Answer(200, b"x" * 101)
     with opened(api.kubeconfig(tmp_path)) as server:
@@ -148,16 +141,6 @@ def test_requests_pass_at_an_even_pace(monkeypatch: Patch) -> None:
     assert slept == [0.25, 0.5, 0.25]  # what was not used is not saved up
 
 
-def test_a_certificate_of_somebody_else(api: KubernetesAPI, tmp_path: Path) -> None:
-    other = CertificateAuthority(tmp_path / "other", name="somebody else")
-
-    def trust_other(config: dict[str, Any]) -> None:
-        config["clusters"][0]["cluster"]["certificate-authority"] = str(other.cert)
-
-    assert refused(api.kubeconfig(tmp_path, change=trust_other)).reason is RefusalReason.TLS_FAILED
-    assert api.requests == []
-
-
 def _plain(config: dict[str, Any]) -> None:
     cluster = config["clusters"][0]["cluster"]
     cluster["server"] = cluster["server"].replace("https://", "http://somebody:secret@")
@@ -178,14 +161,6 @@ def test_nothing_proves_who_answers(
     assert "secret" not in str(error)
     assert "127.0.0.1" in str(error)
     assert api.requests == []
-
-
-def test_a_user_whom_the_server_does_not_know(api: KubernetesAPI, tmp_path: Path) -> None:
-    def wrong_token(config: dict[str, Any]) -> None:
-        config["users"][0]["user"]["token"] = f"{TOKEN}-expired"
-
-    error = refused(api.kubeconfig(tmp_path, change=wrong_token))
-    assert error.reason is RefusalReason.UNAUTHENTICATED
 
 
 def test_a_token_that_no_header_takes(api: KubernetesAPI, tmp_path: Path) -> None:

@@ -140,13 +140,6 @@ def test_what_each_refusal_means(reply: Reply | NoReply, word: Memory) -> None:
     assert remember_kind(OneAnswer(reply).server, THING).word is word
 
 
-def test_a_name_that_no_request_can_carry_is_not_asked_for() -> None:
-    one = OneAnswer(Reply(200, body()))
-    found = remember(one.server, APIObject("", "v1", "secrets", "shop", "a/../b"), kind="Secret")
-    assert found.word is Memory.NOT_HELD
-    assert one.paths == []
-
-
 @needs_golden
 def test_the_recorded_answers_of_a_real_server() -> None:
     """Every GET with resourceVersion=0 of the recordings that was sent as we send it."""

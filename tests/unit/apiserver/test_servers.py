@@ -161,7 +161,6 @@ def test_an_answer_that_is_too_long(api: KubernetesAPI, tmp_path: Path, monkeypa
 @pytest.mark.parametrize(
     "instead",
     [
-        NO_PAGE,
         status_answer(404, name="other"),
         status_answer(500, "etcdserver: request timed out"),
         Played(500, b"\xff" * (9 << 20)),

@@ -7,7 +7,7 @@ import pytest
 
 from etcdfix.decoding import schema as schema_module
 from etcdfix.decoding.quantity import FORMAT_WRONG, SUFFIX_WRONG, canonical, quantity_error
-from etcdfix.decoding.registry import Registry, SchemeName, stored_kinds
+from etcdfix.decoding.registry import Registry, SchemeName
 from etcdfix.decoding.schema import kind_rows, load_schema
 
 
@@ -121,13 +121,6 @@ def test_internal_versions() -> None:
     assert Registry().internal_of("scheduling.k8s.io", "CompositePodGroup", "", "Secret")
     assert registry.first_group("networking.k8s.io", "Ingress") == "extensions"
     assert registry.first_group("", "Secret") == ""
-
-
-def test_what_some_release_may_store() -> None:
-    kinds = stored_kinds()
-    assert list(kinds) == sorted(kinds)
-    assert {("v1", "Secret"), ("extensions/v1beta1", "Deployment")} < set(kinds)
-    assert ("v1", "SecretList") not in kinds
 
 
 @pytest.mark.parametrize(

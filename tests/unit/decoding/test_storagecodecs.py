@@ -82,14 +82,12 @@ def test_builtins_that_are_served_as_empty_objects(data: bytes) -> None:
         (b"hello", "illegal base64 data at input byte 4"),
         (b"k8s:enc:aescbc:v1:key1:" + bytes(16), "illegal base64 data at input byte 3"),
         (b"kind: Sekret\napiVersion: v1\n", "illegal base64 data at input byte 4"),
-        (b"[" * 100_000, "illegal base64 data at input byte 0"),
         # inside base64 there is no base64, so YAML has the last word
         (base64.b64encode(base64.b64encode(SECRET)), NO_STRUCT),
         (base64.b64encode(b"\xff"), "yaml: invalid leading UTF-8 octet"),
         (base64.b64encode(b'{"kind":'), "couldn't get version/kind; json parse error: unexpected end of JSON input"),
         # a recognised form is final
         (b"k8s\x00", "empty body"),
-        (b"{a: b}", "couldn't get version/kind; json parse error: invalid character 'a' looking for"),
     ],
 )  # fmt: skip
 def test_builtins_that_fail(data: bytes, message: str) -> None:
@@ -162,7 +160,6 @@ def test_values_of_unknown_owners_that_parse(data: bytes, gvk: tuple[str, str, s
     ("data", "error"),
     [
         (b"", UnknownEncoding),
-        (b"kind: Route", UnknownEncoding),
         (b"\x00\x01", UnknownEncoding),
         (b"k8s\x00", ProtobufMalformed),
         (unknown(b"v1", b"Any", b"\x0a\x05x"), ProtobufMalformed),
@@ -170,7 +167,6 @@ def test_values_of_unknown_owners_that_parse(data: bytes, gvk: tuple[str, str, s
         (b'{"kind":', JSONMalformed),
         (b'{"kind":5,"apiVersion":7}', KindUnknown),
         (CBOR_TAG + b"\xa0", KindUnknown),
-        (CBOR_TAG, DecodeError),
     ],
 )
 def test_values_of_unknown_owners_that_do_not(data: bytes, error: type[DecodeError]) -> None:

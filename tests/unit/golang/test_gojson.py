@@ -226,10 +226,8 @@ def test_what_is_written_reads_back(document: Any, indent: str) -> None:
 @pytest.mark.parametrize(
     ("data", "quoted"),
     [
-        (b"Secret", '"Secret"'),
         (b"Se\x7fret", r'"Se\x7fret"'),
         (b"Se\xffret", r'"Se\xffret"'),
-        (b"\xe1\x88", r'"\xe1\x88"'),
         (b"\xed\xb0\x80", r'"\xed\xb0\x80"'),
         (b'a"b\\c', r'"a\"b\\c"'),
         (b"\a\b\f\n\r\t\v\x00", r'"\a\b\f\n\r\t\v\x00"'),
@@ -318,7 +316,6 @@ def test_what_go_refuses(text: str, error: str) -> None:
     [
         ("2021-01-01T00:00:00.123456Z", ""),
         ("2021-01-01T00:00:00.+23456Z", ""),
-        ("2021-01-01T00:00:00.-00000Z", ""),
         ("2021-01-01T00:00:00Z", 'cannot parse "<1 bytes withheld>" as ".000000"'),
         ("2021-01-01T00:00:00.12345Z", 'cannot parse "<7 bytes withheld>" as ".000000"'),
         ("2021-01-01T00:00:00.1234567Z", 'cannot parse "<2 bytes withheld>" as "Z07:00"'),
@@ -369,14 +366,12 @@ def test_micro_times_always_have_six_decimals(seconds: int, nanoseconds: int, te
 @pytest.mark.parametrize(
     ("text", "layout", "parsed"),
     [
-        ("1970-01-01T00:00:01Z", RFC3339, (1, 0)),
         ("1970-01-01T5:00:00,5+05:00", RFC3339, (0, 500_000_000)),
         ("1970-01-01T00:00:00-01:30", RFC3339, (5_400, 0)),
         ("1970-01-01T00:00:00.1234567899Z", RFC3339, (0, 123_456_789)),
         ("1970-01-01T00:00:00.+23456Z", RFC3339_MICRO, (0, 23_456_000)),
         ("0000-03-01T00:00:00Z", RFC3339, (-62_162_035_200, 0)),
         ("yesterday", RFC3339, None),
-        ("1970-01-01T00:00:01Z", RFC3339_MICRO, None),
     ],
 )
 def test_parsed_times(text: str, layout: str, parsed: tuple[int, int] | None) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from etcdfix.golang import goyaml
@@ -147,6 +147,7 @@ def _events_of(loader: goyaml._Events) -> list[tuple[type, object, int | None]] 
     return events
 
 
+@settings(max_examples=15)
 @given(
     st.text("[]{},:?-&*!|>'\"# \nab", max_size=60)
     | st.sampled_from(["a" * 1_020, "[" * 40]).map("{}: [b]".format)

@@ -127,7 +127,6 @@ def test_a_definition_that_claims_a_built_in_name_makes_nothing_ambiguous() -> N
     ("word", "hint"),
     [
         ("secrts", "did you mean secrets?"),
-        ("deployments.extensions", "did you mean deployments.apps?"),
         ("geeze", "did you mean geese.example.com"),
         ("all", "name them: po,svc,deploy"),
         ("zzzzzzzz", "CustomResourceDefinition is in this etcd"),

@@ -158,13 +158,11 @@ ACCESS = ("--cacert", "ca", "--cert", "c", "--key", "k", "--user", "root")
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
-        ((), "etcdctl snapshot save FILE"),
         (("--snapshot", "old.db"), "etcdctl snapshot save FILE"),
         (
             ("--endpoints", "one:1,two:2", *ACCESS),
             "etcdctl --endpoints one:1 --cacert ca --cert c --key k --user root snapshot save FILE",
         ),
-        (("--endpoints", "one:1", "--revision", "7"), "etcdctl --endpoints one:1 snapshot save FILE"),
         (("--user", "root", "--revision", "7"), "etcdctl --user root snapshot save FILE"),
     ],
 )

@@ -16,7 +16,7 @@ from etcdfix.remediation.checks import sealing
 from etcdfix.remediation.choice import FixRequest
 from etcdfix.remediation.members import LeaseState
 from tests.support.audit_logs import own_directory
-from tests.support.change_runs import Agreeing, Ran, Registry, candidate_config
+from tests.support.change_runs import Ran, Registry, candidate_config
 from tests.support.fixtures import Patch
 from tests.support.objects import (
     IDENTITY,
@@ -30,6 +30,7 @@ from tests.support.objects import (
     secret,
     widget,
 )
+from tests.support.remediation_ground import Yes
 
 pytestmark = pytest.mark.etcd
 
@@ -150,7 +151,7 @@ def test_what_an_open_intent_may_have_put_there_is_no_proof(registry: Registry) 
 
     request = FixRequest(key=good, named=source, reason="r", record_paths=registry.places)
     with registry.cluster() as cluster, pytest.raises(KeyboardInterrupt):
-        run_fix(cluster, request, Agreeing(), preview=lambda *_: None, step=die)
+        run_fix(cluster, request, Yes(), preview=lambda *_: None, step=die)
     assert registry.stored(good) is not None
     unproven(registry)
 

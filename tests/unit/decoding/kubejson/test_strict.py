@@ -193,11 +193,6 @@ def test_identity_is_that_of_the_root_and_the_last_one_given() -> None:
     assert found.identity == {"name": b"b\xc3\xa9\xff", "namespace": b"n", "uid": b"u"}
 
 
-def test_the_rollback_annotation_is_kept() -> None:
-    data = b'{"metadata":{"annotations":{"a":"b","deprecated.deployment.rollback.to":"7","c":null}}}'
-    assert result(data).rollback_annotation == b"7"
-
-
 def test_unknown_fields_are_counted_and_named() -> None:
     data = b'{"specc":{},"spec":{"x y":1,"containers":[{"immage":1}]}}'
     found = result(data)

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from etcdfix.model.model import digest_of
+from etcdfix.remediation import durable
 from etcdfix.report.planfile import load_plan, sealed
 from etcdfix.report.render.machine import JSONWriter
 from etcdfix.testing.certificates import CertificateAuthority
@@ -212,6 +213,19 @@ def test_a_repair_of_which_two_would_do(planned: Planned) -> None:
 # -- rivals
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who finds the log locked gives up at once."""
+
+    lock = durable.lock
+
+    def locked(descriptor: int, operation: int, *, wait_seconds: float) -> bool:
+        return lock(descriptor, operation, wait_seconds=min(wait_seconds, 0.05))
+
+    monkeypatch.setattr(durable, "lock", locked)
+
+
+@pytest.mark.usefixtures("impatient")
 def test_two_runs_over_one_plan_at_once(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second one comes while the first has an object under way; each is done once."""
     keys = planned.to_delete("a", "b", "c")
@@ -238,6 +252,7 @@ def of_copy(planned: Planned, log: Path, *arguments: str) -> list[str]:
     return [instead.get(word, word) for word in planned.arguments(*arguments)]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_two_copies_of_one_plan_with_one_log(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log keeps the second one away, and tells it later what the first did."""
     keys = planned.to_delete("a", "b", "c")

@@ -10,9 +10,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from etcdfix.model.model import KeptRevision, Revision, StoredValue
-from etcdfix.sources.base import Segment, SourceDescription
 from tests.support.bbolt_writer import database, delete, put, revision_key
-from tests.support.memory_source import MemorySource
+from tests.support.memory_source import LiveMemory
 from tests.support.objects import KUBE_SYSTEM_UID, namespace_object
 
 KUBE_SYSTEM = b"/registry/namespaces/kube-system"
@@ -97,24 +96,14 @@ class RememberedEtcd:
         return path
 
 
-class LiveHistory(MemorySource):
+class LiveHistory(LiveMemory):
     """The same as a live etcd would show it; counts what it is asked."""
 
     def __init__(self, etcd: RememberedEtcd) -> None:
         present = [stored for key in etcd.known_keys() if (stored := etcd.get(key)) is not None]
-        super().__init__(present, compacted=etcd.compacted)
+        super().__init__(present, etcd.revision, compacted=etcd.compacted)
         self._etcd = etcd
         self.watched = 0
-
-    def describe(self) -> SourceDescription:
-        return SourceDescription(
-            type="etcd",
-            endpoints=("10.0.0.1:2379",),
-            revision=self._etcd.revision,
-            segments=(Segment("", self._etcd.revision),),
-            cluster_id="abc",
-            etcd_version="3.6.14",
-        )
 
     def before(self, key: bytes, revision: int) -> StoredValue | None:
         """Return the newest that is older."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-import msgspec
-
 from etcdfix.commands.plan import PlanRequest
 from etcdfix.commands.scan import ScanRequest, run_scan
 from etcdfix.encryption.config_model import EncryptionConfiguration
@@ -16,7 +14,7 @@ from etcdfix.model.model import KeptRevision, Revision, StoredValue
 from etcdfix.model.storagekey import StorageLayout
 from etcdfix.report.render import SCAN_FORMS
 from etcdfix.report.saved_report import load_report
-from etcdfix.sources.base import Source, SourceDescription
+from etcdfix.sources.base import Source
 from etcdfix.text.commands import RunOptions
 from tests.support.decoders import shared_decoder
 from tests.support.impact_objects import Cluster
@@ -107,16 +105,6 @@ def scan_to(
 def request_for(path: Path, config: EncryptionConfiguration = CONFIGURATION) -> PlanRequest:
     """Return the request for a plan from a saved report."""
     return PlanRequest(layout=StorageLayout(), report=load_report(path), configuration=config)
-
-
-class LiveMemory(MemorySource):
-    """A source in memory that says it is a live etcd."""
-
-    def describe(self) -> SourceDescription:
-        """Describe an etcd at one endpoint."""
-        return msgspec.structs.replace(
-            super().describe(), type="etcd", path=None, endpoints=("127.0.0.1:2379",), sha256=None
-        )
 
 
 class KeptMemory(MemorySource):

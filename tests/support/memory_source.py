@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from etcdfix.model.errors import SourceError
 from etcdfix.model.model import KeptRevision, Revision, StoredValue
@@ -123,3 +124,24 @@ class MemorySource(Source):
 
     def close(self) -> None:
         self.closed = True
+
+
+class LiveMemory(MemorySource):
+    """The same, as a live etcd shows it."""
+
+    def __init__(
+        self, records: Iterable[StoredValue] | Mapping[str, bytes], revision: int = REVISION, **more: Any
+    ) -> None:
+        super().__init__(records, **more)
+        self._revision = revision
+
+    def describe(self) -> SourceDescription:
+        """Describe an etcd at one endpoint."""
+        return SourceDescription(
+            type="etcd",
+            endpoints=("127.0.0.1:2379",),
+            revision=self._revision,
+            segments=(Segment("", self._revision),),
+            cluster_id="c1",
+            etcd_version="3.6.0",
+        )

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from etcdfix.model.model import StoredValue
-from etcdfix.sources.base import Segment, SourceDescription
 from etcdfix.testing.protobytes import block, number
 from tests.support import bbolt_writer
-from tests.support.memory_source import MemorySource
+from tests.support.memory_source import LiveMemory
 
 PREALLOCATED = 4096
 
@@ -252,9 +251,9 @@ class ModelEtcd:
         self.nospace = on
         return entry
 
-    def store(self) -> StoreNow:
+    def store(self) -> LiveMemory:
         """What a live etcd would show now."""
-        return StoreNow([held.stored(key) for key, held in self.keys.items()], self.revision)
+        return LiveMemory([held.stored(key) for key, held in self.keys.items()], self.revision)
 
     def database(self, path: Path, *, term: bool = True) -> Path:
         """Write what ``member/snap/db`` would hold now."""
@@ -296,22 +295,3 @@ def _distinct(items: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         seen[main] = sub + 1
         out.append((main + b"_" + struct.pack(">Q", sub), value))
     return out
-
-
-class StoreNow(MemorySource):
-    """Stored values at a revision."""
-
-    def __init__(self, records: Iterable[StoredValue], revision: int) -> None:
-        super().__init__(records)
-        self._revision = revision
-
-    def describe(self) -> SourceDescription:
-        """Describe a live etcd."""
-        return SourceDescription(
-            type="etcd",
-            endpoints=("memory",),
-            revision=self._revision,
-            segments=(Segment("", self._revision),),
-            cluster_id="c1",
-            etcd_version="3.6.0",
-        )

@@ -15,8 +15,8 @@ from etcdfix.report.planfile import load_plan
 from etcdfix.sources.base import Source
 from tests.support.fixtures import Captured, Patch
 from tests.support.impact_objects import Cluster
-from tests.support.lost_key import LiveMemory, base, lose, lost_cluster, scan_to
-from tests.support.memory_source import MemorySource
+from tests.support.lost_key import base, lose, lost_cluster, scan_to
+from tests.support.memory_source import LiveMemory, MemorySource
 
 pytestmark = pytest.mark.usefixtures("no_variables")
 

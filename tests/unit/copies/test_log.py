@@ -28,9 +28,9 @@ from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.sources.wal.model import Agreement, LoggedWrite, WriteKind
 from tests.support.k3s_bootstrap import TOKEN, bootstrap, path
 from tests.support.k3s_cluster import NEW, OLD
-from tests.support.memory_source import MemorySource, stored
+from tests.support.memory_source import LiveMemory, MemorySource, stored
 from tests.support.objects import UID, config_map
-from tests.support.wal_writer import ModelEtcd, StoreNow
+from tests.support.wal_writer import ModelEtcd
 
 KEY = b"/registry/configmaps/shop/settings"
 LAYOUT = StorageLayout()
@@ -79,7 +79,7 @@ def test_a_log_shows_the_life_of_what_was_deleted_and_etcd_what_came_after_it(tm
     assert (older.same_object, older.freshness, older.later_writes) == (Sameness.SAME, Freshness.OLDER, 1)
 
 
-class Kept(StoreNow):
+class Kept(LiveMemory):
     """An etcd that still keeps another life of the key, has compacted more than the log has, or hides both."""
 
     def __init__(self, later: int = 0, compacted: int | None = 0, *, denied: bool = False) -> None:

@@ -30,8 +30,8 @@ from etcdfix.sources.base import Source
 from etcdfix.sources.snapshot import SnapshotSource
 from etcdfix.text.commands import RunOptions
 from tests.support.etcd_history import LiveHistory, RememberedEtcd
+from tests.support.memory_source import LiveMemory
 from tests.support.objects import KUBE_SYSTEM_UID, config_map
-from tests.support.wal_writer import StoreNow
 
 KEY = b"/registry/configmaps/shop/settings"
 EXAMINER = Examiner.of(Reading(layout=StorageLayout()))
@@ -339,7 +339,7 @@ def test_bytes_that_changed_under_the_same_write_are_doubtful() -> None:
     assert "another history" in judged(_copy(Place.SNAPSHOT, mod_revision=51), _wanted()).doubt
 
 
-class Salvaged(StoreNow):
+class Salvaged(LiveMemory):
     """A snapshot of which pages are missing."""
 
     @property
@@ -364,7 +364,7 @@ def test_what_damage_excuses_is_no_agreement(
     here: tuple[int, int], there: tuple[int, int], expected: Sameness
 ) -> None:
     names = ("a", "b", "c", "d")
-    now = StoreNow([stored(name, *here) for name in names], 40)
+    now = LiveMemory([stored(name, *here) for name in names], 40)
     older = Salvaged([stored(name, *there) for name in names], 30)
     examiner = Examiner.of(Reading(layout=StorageLayout()))
     fit, _ = history_of(now, cast("SnapshotSource", older), examiner, uid=None, progress=no_progress)

@@ -15,7 +15,8 @@ from etcdfix.model.rules import MEANINGS, Rule
 from etcdfix.remediation.cluster import Acceptances
 from etcdfix.remediation.run import RunRequest, Workload, workload_of
 from etcdfix.report.plan import Decision, DeletionPlan, PlanEntry, decision_on
-from tests.support.lost_key import LiveMemory, base, examiner_of, lose, request_for, scan_to
+from tests.support.lost_key import base, examiner_of, lose, request_for, scan_to
+from tests.support.memory_source import LiveMemory
 from tests.support.plan_entries import entry, fixable
 
 LOST, KEY_ID = "aescbc/v1/lost", "sha256:0f"

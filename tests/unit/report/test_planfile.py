@@ -29,13 +29,13 @@ from tests.support.fixtures import Patch
 from tests.support.lost_key import (
     CONFIGURATION,
     LOST,
-    LiveMemory,
     base,
     examiner_of,
     lose,
     request_for,
     scan_to,
 )
+from tests.support.memory_source import LiveMemory
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -27,7 +27,6 @@ from tests.support.impact_objects import Cluster
 from tests.support.lost_key import (
     CERT_MANAGER,
     CONFIGURATION,
-    LiveMemory,
     base,
     certificate,
     examiner_of,
@@ -36,7 +35,7 @@ from tests.support.lost_key import (
     scan_to,
     using_pod,
 )
-from tests.support.memory_source import MemorySource, stored
+from tests.support.memory_source import LiveMemory, MemorySource, stored
 from tests.support.objects import IDENTITY, KEY_1, KEY_2, aescbc, configuration, provider
 from tests.support.plan_entries import entry, fixable
 from tests.support.rendering import rendered

@@ -16,6 +16,7 @@ from etcdfix.sources.wal.replay import Applied, Base, Held, Replay
 from etcdfix.sources.wal.requests import action_of, writes_of
 from etcdfix.testing.protobytes import block, number
 from etcdfix.wire import raft
+from tests.support.memory_source import LiveMemory
 from tests.support.stopping import OPEN
 from tests.support.wal_writer import (
     ALARM,
@@ -25,7 +26,6 @@ from tests.support.wal_writer import (
     REVOKE,
     TXN,
     ModelEtcd,
-    StoreNow,
     compare,
     compare_value,
     delete_range,
@@ -212,7 +212,7 @@ def test_what_the_log_is_compared_with(tmp_path: Path) -> None:
     """Of a log that agrees with nothing nothing is given; compared with nothing, it is likely at most."""
     etcd = ModelEtcd()
     busy(etcd)
-    found = played(written(etcd, tmp_path), StoreNow([], 500))
+    found = played(written(etcd, tmp_path), LiveMemory([], 500))
     for nothing in (found.keys(), found.deleted(), found.writes(b"/registry/leases/1")):
         assert list(nothing) == []
     found = played(tmp_path / "wal", None)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import logging
 import os
 import sys
@@ -234,6 +235,21 @@ def test_whatever_the_package_raises(
     assert error.reason is RefusalReason.CREDENTIALS
     shown = capsys.readouterr()
     assert shown.out + shown.err == ""
+
+
+def test_what_the_root_logger_says_meanwhile_is_dropped() -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        with kubeconfig_module._silent_root_logger():
+            logging.error("the output of a plugin")  # noqa: LOG015 - as the package does it
+            logging.getLogger("another").error("another's words")
+        logging.error("afterwards")  # noqa: LOG015
+    finally:
+        root.removeHandler(handler)
+    assert stream.getvalue().splitlines() == ["another's words", "afterwards"]
 
 
 def test_credentials_that_cannot_be_refreshed(api: KubernetesAPI, tmp_path: Path, monkeypatch: Patch) -> None:

@@ -25,24 +25,31 @@ METADATA = {"name": "db", "namespace": "shop", "uid": "u-1", "resourceVersion": 
 SECRET = "c2VjcmV0LXRoYXQtbXVzdC1ub3QtYmUtc2hvd24="
 
 
-class OneAnswer:
-    """Gives the same answer to whatever it is asked."""
+class Played:
+    """A server with one answer to everything, or one that is a function of the path."""
 
-    def __init__(self, reply: Reply | NoReply) -> None:
-        self.reply = reply
+    address = "https://played"
+
+    def __init__(self, answer: Reply | NoReply | Callable[[str], Reply | NoReply]) -> None:
+        self.answer = answer
         self.paths: list[str] = []
         self.accepted: list[str] = []
-
-    def ask(self, path: str, *, accept: str = "", longest: int = 1 << 20) -> Reply | NoReply:
-        self.paths.append(path)
-        self.accepted.append(accept)
-        if isinstance(self.reply, Reply) and self.reply.body is not None and len(self.reply.body) > longest:
-            return Reply(self.reply.status, None, self.reply.retry_after)
-        return self.reply
+        self.memory = ServerMemory(self.server)
 
     @property
     def server(self) -> Server:
         return cast("Server", self)
+
+    def ask(self, path: str, *, accept: str = "", longest: int = 1 << 20) -> Reply | NoReply:
+        self.paths.append(path)
+        self.accepted.append(accept)
+        reply = self.answer(path) if callable(self.answer) else self.answer
+        if isinstance(reply, Reply) and reply.body is not None and len(reply.body) > longest:
+            return Reply(reply.status, None, reply.retry_after)
+        return reply
+
+    def word_for(self, name: str) -> Memory:
+        return self.memory.ask(APIObject("", "v1", "secrets", "shop", name), "Secret").word
 
 
 def body(**changes: Any) -> bytes:
@@ -53,7 +60,7 @@ def body(**changes: Any) -> bytes:
 
 
 def said(reply: Reply | NoReply, thing: APIObject = THING, **how: Any) -> Remembered:
-    return remember(OneAnswer(reply).server, thing, **({"kind": "Secret"} | how))
+    return remember(Played(reply).server, thing, **({"kind": "Secret"} | how))
 
 
 def status(code: int, retry_after: int | None = None, **details: str) -> Reply:
@@ -62,7 +69,7 @@ def status(code: int, retry_after: int | None = None, **details: str) -> Reply:
 
 
 def test_an_object_that_is_held_is_given_byte_for_byte() -> None:
-    one = OneAnswer(Reply(200, body()))
+    one = Played(Reply(200, body()))
     found = remember(one.server, THING, kind="Secret")
     assert found.word is Memory.HELD
     assert found.raw == body()
@@ -74,7 +81,7 @@ def test_an_object_that_is_held_is_given_byte_for_byte() -> None:
 
 
 def test_metadata_alone_reveal_nothing() -> None:
-    one = OneAnswer(Reply(200, body(kind="PartialObjectMetadata", apiVersion="meta.k8s.io/v1", data={})))
+    one = Played(Reply(200, body(kind="PartialObjectMetadata", apiVersion="meta.k8s.io/v1", data={})))
     found = remember(one.server, THING, kind="Secret", metadata_only=True)
     assert (found.word, found.raw) == (Memory.HELD, b"")
     assert one.accepted[0].startswith("application/json;as=PartialObjectMetadata;")
@@ -137,7 +144,14 @@ def test_what_each_refusal_means(reply: Reply | NoReply, word: Memory) -> None:
     found = said(reply)
     assert found.word is word
     assert SECRET not in found.detail
-    assert remember_kind(OneAnswer(reply).server, THING).word is word
+    assert remember_kind(Played(reply).server, THING).word is word
+
+
+def test_a_name_that_no_request_can_carry_is_not_asked_for() -> None:
+    one = Played(Reply(200, body()))
+    found = remember(one.server, APIObject("", "v1", "secrets", "shop", "a/../b"), kind="Secret")
+    assert found.word is Memory.NOT_HELD
+    assert one.paths == []
 
 
 @needs_golden
@@ -181,30 +195,12 @@ def held(name: str, kind: str = "Secret", version: str = "v1") -> Reply:
     return Reply(200, f'{{"kind":"{kind}","apiVersion":"{version}","metadata":{metadata}}}'.encode())
 
 
-class Played:
-    """A server whose answers are a function of the path."""
-
-    address = "https://played"
-
-    def __init__(self, answer: Callable[[str], Reply | NoReply]) -> None:
-        self.answer = answer
-        self.paths: list[str] = []
-        self.memory = ServerMemory(cast("Server", self))
-
-    def ask(self, path: str, **_how: Any) -> Reply | NoReply:
-        self.paths.append(path)
-        return self.answer(path)
-
-    def word_for(self, name: str) -> Memory:
-        return self.memory.ask(APIObject("", "v1", "secrets", "shop", name), "Secret").word
-
-
 def name_in(path: str) -> str:
     return path.rpartition("/")[2].partition("?")[0]
 
 
 def test_a_server_that_is_gone_is_left_alone_after_three() -> None:
-    played = Played(lambda _path: GONE)
+    played = Played(GONE)
     for name in "abc":
         assert played.memory.why_not(SECRETS) is None
         assert played.word_for(name) is Memory.NO_ANSWER
@@ -216,7 +212,7 @@ def test_a_server_that_is_gone_is_left_alone_after_three() -> None:
 
 def test_a_lost_memory_ends_the_kind_and_no_other() -> None:
     for answer in (CACHE_LOST, LOST):
-        played = Played(lambda _path, answer=answer: answer)  # type: ignore[misc]
+        played = Played(answer)
         played.word_for("a")
         lost = played.memory.why_not(SECRETS)
         assert lost is not None
@@ -241,12 +237,12 @@ def test_one_object_that_cannot_be_read_is_not_the_kind() -> None:
 
 
 def test_rights_that_are_missing_end_the_kind_after_three_and_an_unknown_user_at_once() -> None:
-    played = Played(lambda _path: DENIED)
+    played = Played(DENIED)
     for name in "abc":
         assert played.memory.why_not(SECRETS) is None
         assert played.word_for(name) is Memory.DENIED
     assert played.memory.why_not(SECRETS) is not None
-    unknown = Played(lambda _path: Reply(401, b"{}"))
+    unknown = Played(Reply(401, b"{}"))
     unknown.word_for("a")
     assert unknown.memory.gone is not None
 
@@ -273,8 +269,8 @@ def test_a_version_that_is_not_served_gives_way_to_one_that_is() -> None:
 
 def test_a_resource_that_is_not_served_and_versions_that_nobody_tells() -> None:
     widget = APIObject("example.com", "", "widgets", "shop", "w")
-    none = Played(lambda _path: Reply(404, b""))
+    none = Played(Reply(404, b""))
     assert none.memory.ask(widget, "").word is Memory.NOT_SERVED
     assert none.memory.why_not(GroupResource("example.com", "widgets")) is not None
-    mute = Played(lambda _path: Reply(503, b"", 5))
+    mute = Played(Reply(503, b"", 5))
     assert mute.memory.ask(widget, "").word is Memory.NO_ANSWER

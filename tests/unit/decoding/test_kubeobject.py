@@ -163,10 +163,8 @@ def test_a_kind_that_is_wrong_here(api_version: bytes, kind: bytes, shown: str) 
         (reader.builtin(SECRET, "", "Secret"), False),
         (reader.builtin(unknown(b"v1", b"", RAW), "", "Secret"), True),
         (reader.builtin(b'{"data":{}}', "", "Secret"), True),
-        (reader.foreign(SECRET), False),
         (reader.foreign(json_object("v1", "Secret", "web")), False),
         (reader.foreign(json_object("v1", "Sekret", "web")), True),
-        (reader.foreign(widget()), False),
         (reader.custom_resource(widget(), WIDGETS), False),
     ],
 )

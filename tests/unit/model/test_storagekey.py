@@ -159,8 +159,6 @@ def test_other_keys_below_ranges_belong_to_nobody_known(key: bytes) -> None:
     [
         ("routes/shop/r1", "routes.route.openshift.io", "shop", "r1"),
         ("oauth/accesstokens/sha256~a", "oauthaccesstokens.oauth.openshift.io", "", "sha256~a"),
-        ("oauth/authorizetokens/sha256~a", "oauthauthorizetokens.oauth.openshift.io", "", "sha256~a"),
-        ("oauth/clients/console", "oauthclients.oauth.openshift.io", "", "console"),
         ("oauth/clientauthorizations/a:b", "oauthclientauthorizations.oauth.openshift.io", "", "a:b"),
         ("useridentities/ldap:a", "identities.user.openshift.io", "", "ldap:a"),
     ],

@@ -110,7 +110,7 @@ def one_key(key: str, options: dict[str, Any]) -> bytes:
     if is_base64(key):
         return named
     if not named.startswith(b"/"):
-        what, hint = "is no key: keys start with /", _key_to_type(key, options) or whole
+        what, hint = "is not a key: keys start with /", _key_to_type(key, options) or whole
     elif any(character in key for character in "*?[") or key.endswith("/"):
         what, hint = "is a prefix or a pattern, not a key", f"{whole}; base64:… for a key that looks like one"
     else:

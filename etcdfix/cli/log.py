@@ -48,7 +48,7 @@ _log_argument: Final = click.argument("log", metavar="FILE", type=FILE)
 def _days(text: str) -> int:
     if found := re.fullmatch(r"([1-9]\d{0,4})d", text, re.ASCII):
         return int(found[1])
-    raise click.BadParameter(f"{text!r} is no number of days such as 90d")
+    raise click.BadParameter(f"{text!r} is not a number of days such as 90d")
 
 
 _places: Final = option_group(backup_dirs_option, audit_log_option, timeout_option)

@@ -151,7 +151,7 @@ def namespace(*, name: str, **options: Any) -> int:
     namespaces, then this one, pods before the rest. A deletion in the list is a dry run.
     """
     if not name or "/" in name:
-        raise ConfigurationError(f"{name!r} is no name of a namespace", hint="etcdfix namespace shop")
+        raise ConfigurationError(f"{name!r} is not a namespace name", hint="etcdfix namespace shop")
     with open_look(options, each_from_its_own=True) as look:
         concerns = concerns_namespace(StorageLayout(look.inputs.etcd_prefix), name)
         found, report = look.index(concerns, partial(namespace_report, name=name))

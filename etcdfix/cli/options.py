@@ -145,7 +145,7 @@ def _parse_jobs(_context: click.Context, _parameter: click.Parameter, text: str)
     if re.fullmatch("[0-9]{1,3}", text) and 1 <= int(text) <= MOST_JOBS:
         return int(text)
     raise ConfigurationError(
-        f"--jobs {shown_word(text)!r} is no number of processes", hint=f"give 1 to {MOST_JOBS}, or auto"
+        f"--jobs {shown_word(text)!r} is not a number of processes", hint=f"give 1 to {MOST_JOBS}, or auto"
     )
 
 
@@ -331,7 +331,7 @@ class _Digest(click.ParamType[str]):
         """Return it as ``sha256:<hex>``."""
         digits = value.removeprefix("sha256:")
         if not re.fullmatch("[0-9a-f]{64}", digits):
-            self.fail(f"{value!r} is no digest: sha256: and 64 hexadecimal digits", param, ctx)
+            self.fail(f"{value!r} is not a digest: sha256: and 64 hexadecimal digits", param, ctx)
         return f"sha256:{digits}"
 
 

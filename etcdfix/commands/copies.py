@@ -132,8 +132,8 @@ def _resolved(request: CopiesRequest, examiner: Examiner, source: Source, uid: s
     theirs = report.header.source.kube_system_uid
     if theirs != uid:
         raise ConfigurationError(
-            f"the report is of the cluster whose kube-system has uid {theirs or 'unknown'}, "
-            f"and here it is {uid or 'unknown'}",
+            f"the report is from another cluster: kube-system has uid {theirs or 'unknown'} there, "
+            f"and {uid or 'unknown'} here",
             hint="name the etcd or the snapshot that was scanned, or scan this one",
         )
     return ResolvedScope(request.scope, [KeyRange(key, exact=True) for key in sorted(report.findings)])

@@ -186,7 +186,7 @@ class Doctor:
             yield fail(what, "name the endpoints of one cluster only")
             return
         if self._source is None:
-            yield unknown("not looked at, nor anything stored: it was not reached", _FIRST)
+            yield unknown("etcd and its values were not checked: etcd was not reached", _FIRST)
             return
         examiner = Examiner.of_cluster(self._source, self.inputs.reading(self.configuration), self.plugins)
         self._examiner = examiner

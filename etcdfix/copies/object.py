@@ -260,7 +260,7 @@ def _revision(said: Any) -> int:
         return 0
     if not (isinstance(said, str) and said.isascii() and said.isdecimal() and len(said) < _SHORT):
         raise _UnfitError(
-            "its resourceVersion is no number, as etcdfix get writes it where something is masked: save the object "
+            "its resourceVersion is not a number, as in what etcdfix get writes with masked contents: save the object "
             "with etcdfix get --reveal -o json, or from an API server"
         )
     return int(said)

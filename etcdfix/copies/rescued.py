@@ -195,12 +195,12 @@ def read_saved(directory: Path, saved: SavedObject) -> bytes:
     if found != saved.sha256:
         raise ConfigurationError(
             f"saved object {path}: its digest is {found}, the index says {saved.sha256}",
-            hint="it was changed after it was saved: it is no copy that can be relied upon",
+            hint="the file was changed after it was saved: do not rely on it",
         )
     if not _is_described(raw, saved):
         raise ConfigurationError(
             f"saved object {path}: it is not the object, or not the state, that the index says it is",
-            hint="the index was changed after it was written: it is none that can be relied upon",
+            hint="the index was changed after it was written: do not rely on it",
         )
     return raw
 

@@ -54,10 +54,10 @@ _API_SERVICE_KIND: Final = "APIService"
 _API_SERVICE_PACKAGE: Final = "k8s.io.kube_aggregator.pkg.apis.apiregistration"
 
 _YAML_WARNING: Final = Evidence(
-    "yaml-fallback", "readable as YAML", "neither protobuf nor JSON; the API server reads it all the same"
+    "yaml-fallback", "readable as YAML", "not protobuf or JSON; the API server still reads it"
 )
 _BASE64_WARNING: Final = Evidence(
-    "base64-fallback", "readable after base64", "as etcd2 once stored it; the API server still reads that"
+    "base64-fallback", "readable after base64", "as etcd2 stored it; the API server still reads it"
 )
 
 

@@ -236,7 +236,7 @@ def _several_keys(keys: Sequence[_GivenKey]) -> Iterator[LintFinding]:
 _WEAKNESSES: Final = {
     "aescbc": "It has no authentication, and Kubernetes advises against it",
     "aesgcm": "Its nonces are random, so a key must be rotated every 200,000 writes",
-    "secretbox": "It does not bind a value to its key: who can write etcd can swap values",
+    "secretbox": "It does not bind a value to its key: anyone who can write to etcd can swap values",
 }
 
 

@@ -174,7 +174,7 @@ def _other_envelopes(data: bytes, start: int, opener: KMSv2Reader, etcd_key: byt
             there = key.unchecked(data[begin:end])
             if tail and tail != data[end:] and there is not None and _opens(*there, etcd_key):
                 words = (
-                    "the wrapped data key of another value of this provider put in, with what belongs to it"
+                    "the wrapped data key of another value of this provider, and what belongs to it, put in"
                 )
                 yield Rewrite(data[:end] + tail, RepairKind.WRAPPED_KEY, words)
     places = [*range(start, start + _DATA_HEAD)]

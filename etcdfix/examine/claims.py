@@ -109,8 +109,6 @@ def too_large(stored: StoredValue) -> tuple[Evidence, ...]:
     """Warn of an object that can hardly be written again; nothing for most."""
     if len(stored.value) < LARGE:
         return ()
-    size = f"{len(stored.value):,} bytes, and etcd takes 1.5 MiB in a request unless it was told otherwise"
-    what = (
-        "API servers can hardly write it again, nor note that it is to be deleted: first take something out"
-    )
+    size = f"{len(stored.value):,} bytes, and by default etcd takes 1.5 MiB in a request"
+    what = "API servers may be unable to write it again, or to mark it as deleted: remove something first"
     return (Evidence("size", "near the limit of etcd", f"{size}. {what} (kubectl patch)"),)

@@ -37,7 +37,9 @@ from etcdfix.model.storagekey import CRD_PATH, display
 _CRD_UNREADABLE: Final = (
     "as soon as the CRD of its owner is served: it cannot be read, but a running API server may still hold it"
 )
-_OWNER_NOT_SERVED: Final = "as soon as the kind of its owner is served: no built-in and no CRD in etcd has it"
+_OWNER_NOT_SERVED: Final = (
+    "as soon as the kind of its owner is served: it is not built in, and no CRD in etcd has it"
+)
 _NOT_SERVED: Final = "as soon as its own kind is served: no readable CRD has it"
 _CRD_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 _RAN: Final = "a controller manager that ran before the damage"

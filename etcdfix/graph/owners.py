@@ -94,9 +94,7 @@ def judge(index: ImpactIndex, dependent: int, owners: list[Owner], going: Mappin
         fate.propagation = Propagation.FOREGROUND if own else how_deleted(index, dependent)
         fate.raced = own and all(going.get(owner.node, fate).raced for owner in waiting if owner.blocks)
         if any(waits_for(index, owner.node) for owner in waiting if not owner.blocks):
-            fate.uncertain = (
-                "a race: an owner does not wait for it, and keeps it where its own work is done first"
-            )
+            fate.uncertain = "a race: an owner does not wait for it, and keeps it if the owner finishes first"
         elif fate.raced and (index.flags[dependent] & ORPHANS or waits_for(index, dependent)):
             fate.uncertain = (
                 "a race: its owner does not wait for it; gone first, it leaves what this one owns"

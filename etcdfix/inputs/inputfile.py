@@ -101,7 +101,7 @@ def open_regular(path: str | os.PathLike[str], *, follow: bool = True) -> Binary
         os.close(descriptor)
         if stat.S_ISDIR(mode):
             raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
-        raise OSError(NOT_REGULAR, "it is no regular file")
+        raise OSError(NOT_REGULAR, "it is not a regular file")
     return os.fdopen(descriptor, "rb")
 
 

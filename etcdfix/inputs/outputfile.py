@@ -151,7 +151,7 @@ def _check(
             f"{where} is a symbolic link, which is not followed", hint="name the file itself"
         )
     if not stat.S_ISREG(status.st_mode):
-        raise ConfigurationError(f"{where} is no regular file")
+        raise ConfigurationError(f"{where} is not a regular file")
     own = own_file(directory, path.name)
     if own is not None and not (own is OwnFile.PLAN and may_replace_plan):
         raise ConfigurationError(

@@ -27,7 +27,7 @@ def parse_kubernetes_version(text: str | None) -> int | None:
     minor = find_minor(text or "")
     if text is not None and minor is None:
         raise ConfigurationError(
-            f"--kubernetes-version {text!r} is no release that this version knows, {KNOWN_RELEASES}",
+            f"--kubernetes-version {text!r} is not a release that this version knows, {KNOWN_RELEASES}",
             hint="write it as 1.36, or leave the option out to accept every known release",
         )
     return minor

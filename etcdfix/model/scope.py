@@ -209,7 +209,7 @@ def check_namespace(namespace: str) -> None:
         ConfigurationError: It is empty, or would lead elsewhere among the keys.
     """
     if not namespace or "/" in namespace:
-        raise ConfigurationError(f"{namespace!r} is no name of a namespace", hint="write it as -n NAME")
+        raise ConfigurationError(f"{namespace!r} is not a namespace name", hint="write it as -n NAME")
 
 
 def find_objects(
@@ -242,7 +242,7 @@ def builtin_key(word: ObjectWord, layout: StorageLayout) -> bytes:
     """
     (directory,) = require_resource(word.resource, builtin_directories(), prefixes_count=False)
     if directory.namespaced and not word.namespace:
-        raise ConfigurationError(f"{word}: nobody said of which namespace", hint="-n NAMESPACE")
+        raise ConfigurationError(f"{word}: the namespace is missing", hint="-n NAMESPACE")
     (base,) = _bases(directory, layout, [word.namespace] if word.namespace else [])
     return base + word_bytes(word.name)
 

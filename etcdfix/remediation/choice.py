@@ -214,7 +214,7 @@ def best_choice(
             hint=_ways([best, *equal], run),
         )
     if best.copy.place in _OUTSIDE and not accepted.accepts(Rule.UNLISTED_SOURCE):
-        text = f"{key}: the best copy is {best.copy.where}, which neither this audit log nor this etcd lists"
+        text = f"{key}: the best copy is {best.copy.where}, which is not in this audit log or this etcd"
         instead = f"look at what it holds, or name it: {best.command.line(run)}"
         raise unless_accepted(Rule.UNLISTED_SOURCE, text, hint=instead)
     return best

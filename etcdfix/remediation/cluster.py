@@ -194,14 +194,14 @@ def refuse_unknown(
         return
     if not accepted.accepts(Rule.UNKNOWN_CLUSTER):
         why = "there is no namespace kube-system here, so it is not certain which cluster this is"
-        hint = "where its main etcd is another one: --main-endpoints LIST, or --manifest FILE"
+        hint = "if another etcd is the main one: --main-endpoints LIST, or --manifest FILE"
         yield unless_accepted(Rule.UNKNOWN_CLUSTER, why, hint=hint)
     layout = cluster.examiner.layout
     examined = map(cluster.examiner.examine, cluster.source.current(layout.path("namespaces/")))
     if not any(found.verdict.outcome is Outcome.READABLE for found in examined):
         # Anything may lie under a prefix of which nothing says that an API server stores there.
         why = f"no Namespace can be read under {layout.prefix}: prefix or configuration may be wrong"
-        hint = "--etcd-prefix, and --encryption-config where namespaces are encrypted"
+        hint = "--etcd-prefix, and --encryption-config if namespaces are encrypted"
         yield refuse(Rule.UNKNOWN_CLUSTER, why, hint=hint)
 
 
@@ -217,14 +217,14 @@ def find_cluster(cluster: Cluster, backup_directories: Sequence[Path] = ()) -> C
     with LiveSource(cluster.main) as source:
         main = identify(source, cluster.examiner, backup_directories)
     if not main.is_known:
-        why = f"there is no namespace kube-system in the main etcd at {endpoints} either"
+        why = f"the main etcd at {endpoints} has no namespace kube-system either"
         hint = "name the etcd of the API servers' --etcd-servers, and their --etcd-prefix"
         raise refuse(Rule.UNKNOWN_CLUSTER, why, hint=hint)
     if not here.is_known:
         return msgspec.structs.replace(main, main_endpoints=cluster.main.endpoints)
     if not here.is_same(main):
         text = f"this etcd is of {here.describe()}, the main etcd at {endpoints} of {main.describe()}"
-        instead = "leave --main-endpoints out: this etcd has a namespace kube-system of its own"
+        instead = "leave --main-endpoints out: this etcd has its own namespace kube-system"
         raise refuse(Rule.OTHER_CLUSTER, text, hint=instead)
     return here
 
@@ -257,5 +257,5 @@ def require_unencrypted(cluster: Cluster, value: StoredValue) -> None:
 def encrypted(key: bytes) -> RefusedByRule:
     """Return the refusal to raise where the value of a key is encrypted."""
     why = f"--no-encryption, and the value of {display(key)} is encrypted: there is encryption at rest"
-    hint = "--encryption-config FILE: that of the API servers; an undo needs neither"
+    hint = "--encryption-config FILE: the file of the API servers; an undo needs no such option"
     return refuse(Rule.CONFIGURATION_WRONG, why, hint=hint)

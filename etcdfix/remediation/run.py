@@ -279,9 +279,7 @@ def stopped_by(task: Task, refusal: RefusedByRule) -> RefusedByRule:
     lifting = zip(options[::2], options[1::2], strict=True)
     if refusal.command and not all(option == "--accept" and task.heeds(word) for option, word in lifting):
         refusal.command = ""
-        refusal.lifted = (
-            "A run accepts nothing of which its plan says nothing: scan again, and make a new plan."
-        )
+        refusal.lifted = "A run accepts only what its plan names: scan again, and make a new plan."
     return refusal
 
 

@@ -136,7 +136,7 @@ class KineTable:
                 "table, where kine leaves no gap: SQLite may have been made to recover a damaged file"
             )
         if nameless:
-            self.faults.append(f"{counted(nameless, 'row')} whose name is no text: left out")
+            self.faults.append(f"{counted(nameless, 'row')} left out: the name is not text")
 
     def _lost_rows(self) -> int:
         """Count the rows after the compaction that nothing is known of; of those that a later row replaces, none.

@@ -89,8 +89,8 @@ class SeveralSources(Source):
                 yield stored
         if unseen:
             self._on_notice(
-                f"left out: {counted(unseen, 'key')} of the main etcd whose resources have an etcd of their own; no "
-                "API server looks at them"
+                f"left out: {counted(unseen, 'key')} of the main etcd, because another etcd holds their resources; no "
+                "API server reads them"
             )
 
     def get(self, key: bytes) -> StoredValue | None:

@@ -107,8 +107,8 @@ class WantedObjects:
                 self.nothing_there = not has_keys(self._source, self._request.layout)
         if self._unconfigured:
             self.problems.append(
-                f"undetermined: {counted(self._unconfigured, 'value')} of which no encryption configuration was given, "
-                "or no owner is known; they are not looked for"
+                f"undetermined: {counted(self._unconfigured, 'value')} without an encryption configuration or a known "
+                "owner; etcdfix does not look for their copies"
             )
         return ending
 

@@ -105,7 +105,7 @@ def check_tls(connection: EtcdConnection, now: datetime) -> Iterator[Check]:
     ]
     spoken = [endpoint for endpoint in named if endpoint.tls]
     if not spoken:
-        yield ok("etcd is spoken to without TLS: there is no certificate to check")
+        yield ok("the connection to etcd has no TLS: there is no certificate to check")
         return
     calls = [partial(shown_certificate, endpoint, material, timeout_seconds=limit) for endpoint in spoken]
     shown: list[tuple[str, object, str]] = [

@@ -112,8 +112,8 @@ def check_plugins(reading: Reading, reports: Iterable[PluginReport] | None) -> I
         if plugin.state == "ok":
             yield ok(f"{what}: answered for {counted(plugin.answered, 'data key')}")
         elif plugin.state == "not-asked":
-            advice = "where it writes, see that it answers: API servers need it for every write"
-            yield unknown(f"{what}: not asked, for no value here needs it", advice)
+            advice = "if it is the write provider, check that it answers: API servers need it for every write"
+            yield unknown(f"{what}: not asked: no value here needs it", advice)
         else:
             make = warn if plugin.state == "unhealthy" else fail
             yield make(f"{what}: {plugin.message or plugin.state}", PLUGIN_REMEDIES[plugin.state])

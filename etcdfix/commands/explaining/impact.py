@@ -87,7 +87,7 @@ def _obstacle(
         gone = "it was not seen, and not everything was read" if index.problems else "it is not in etcd"
         return f"{gone}: there is nothing to delete", None if index.problems else False
     if index.serves_empty(node):
-        return "API servers show an empty object in its place: what deleting that does is not known", None
+        return "API servers show an empty object instead: the effect of a deletion is unknown", None
     if index.lost(node):
         return (
             "API servers cannot read it and refuse with an error, whatever the policy; only an unsafe deletion removes "
@@ -95,17 +95,18 @@ def _obstacle(
         ), False
     if index.flags[node] & UNDETERMINED:
         return (
-            "whether API servers can read it is not known, nor are its finalizers; shown is what its removal sets off"
+            "unknown whether API servers can read it, and which finalizers it has; this list shows what its removal "
+            "causes"
         ), None
     if examined is not None and examined.verdict.outcome is Outcome.NOT_AN_OBJECT:
-        return "it is no object of the API", False
+        return "it is not an API object", False
     unserved = _unserved(cluster, node)
     if unserved:
         return f"no API serves it while CustomResourceDefinition {unserved} is missing", False
     directory = index.place(node)[0]
     foreign = index.without_crd(directory) and not index.crd_unreadable(directory)
     if foreign or directory.codec is StorageCodec.UNKNOWN:
-        return "whether an API serves it, and deletes it so, is not known", None
+        return "unknown whether an API serves it, and so deletes it", None
     why = refusal(index, node)
     return (why, False) if why else None
 
@@ -120,8 +121,8 @@ def _warnings(index: ImpactIndex, node: int, collection: Collection) -> Iterator
         listable = ", ".join(collection.listable)
         why = f"once it is gone, {listable} can be listed again" if listable else "its owner waited for it"
         yield (
-            f"{why}, and the garbage collector catches up: it deletes {counted(going, 'object')} beside what this one "
-            "owns, whose owners are gone or whose deletion waited"
+            f"{why}, and the garbage collector catches up: it deletes {counted(going, 'more object')}, "
+            "whose owners are gone or whose deletion waited"
         )
     for state in freed_by(index, node) if index.unreadable(node) else ():
         left = counted(sum(content.count for content in state.contents), "object")
@@ -149,7 +150,7 @@ def _about_to_go(index: ImpactIndex, node: int) -> str:
     named = next(owner for owner in owners if owner.uid == index.uid(meant))
     return (
         f"the garbage collector deletes it as soon as it sees it: it names {named.kind} {named.name} as its owner, "
-        f"where none is; the uid is that of {index.ref(meant)}"
+        f"which does not exist; the uid is that of {index.ref(meant)}"
     )
 
 

@@ -55,7 +55,7 @@ def targets_of_keys(keys: Iterable[bytes], layout: StorageLayout) -> list[Target
         if target is None:
             raise ConfigurationError(
                 f"{display(key)} holds no object that a request to an API server can name",
-                hint="name the complete etcd key of one object; --etcd-prefix where it is not /registry",
+                hint="name the complete etcd key of one object; use --etcd-prefix if the prefix is not /registry",
             )
         found.append(target)
     return found

@@ -37,7 +37,7 @@ def parse_address(text: str) -> str | tuple[str, int]:
         if parts.hostname and parts.port and parts.netloc == text and not parts.username:
             parts.hostname.encode("idna")
             return parts.hostname, parts.port
-    raise ConfigurationError(f"--audit-syslog: {text!r} is no address", hint="give /dev/log or HOST:PORT")
+    raise ConfigurationError(f"--audit-syslog: {text!r} is not an address", hint="give /dev/log or HOST:PORT")
 
 
 class Syslog(msgspec.Struct):

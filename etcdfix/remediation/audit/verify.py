@@ -139,7 +139,7 @@ def check_chain(descriptor: int, head: bytes | None, anchors: Iterable[Anchor] =
     for anchor in anchors:
         remembered.setdefault(anchor.link.sequence, []).append(anchor)
     if head is not None and found.named is None:
-        found.find(ChainFaultKind.HEAD, 0, "the head file is no head file")
+        found.find(ChainFaultKind.HEAD, 0, "the head file is not valid")
     for line, length in _lines(descriptor):
         if not line.endswith(b"\n"):
             found.torn_size = length

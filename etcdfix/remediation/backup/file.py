@@ -280,7 +280,7 @@ def _contradiction(document: _Document, content: BackupContent) -> str:
         "it calls an encrypted value plaintext": not (
             content.stored_as_plaintext and value.startswith(_ENVELOPE)
         ),
-        "the path of its audit log is none": "\0" not in document.intent.audit_log,
+        "the path of its audit log is not valid": "\0" not in document.intent.audit_log,
     }
     return next((f"the digest fits, but {problem}" for problem, fine in fits.items() if not fine), "")
 

@@ -198,18 +198,18 @@ def unlisted_source(present: Present, change: Change) -> Refusals:
         return
     copy, log = change.copy, present.request.record_paths.log_path
     if not change.accepts(Rule.UNLISTED_SOURCE):
-        why = f"the {copy.where} is no backup that this audit log ({log}) knows"
+        why = f"this audit log ({log}) does not list the {copy.where}"
         hint = f"name the log that was used then with --audit-log; {BY_ITSELF}"
         yield unless_accepted(Rule.UNLISTED_SOURCE, why, hint=hint)
     if not change.expected_digest:
         hint = f"{BY_ITSELF}; a value that reads: {_other_way(present, change)}"
-        yield refuse(Rule.UNLISTED_SOURCE, f"nothing but its own file speaks for the {copy.where}", hint=hint)
+        yield refuse(Rule.UNLISTED_SOURCE, f"nothing but the file itself proves the {copy.where}", hint=hint)
 
 
 def not_an_object(present: Present, change: Change) -> Refusals:
     """The backup is of an API object, or the audit log lists it."""
     if change.by_itself and change.examined.verdict.outcome is Outcome.NOT_AN_OBJECT:
-        why = f"the {change.copy.where} is about {present.shown}, which holds no object of the API"
+        why = f"the {change.copy.where} is of {present.shown}, which does not hold an API object"
         yield refuse(Rule.NOT_AN_OBJECT, why, hint="name the storage prefix of this cluster: --etcd-prefix")
 
 
@@ -219,20 +219,20 @@ def present(now: Present, change: Change) -> Refusals:
     assert standing is not None  # it is an undo
     intent, stored = standing.intent, now.reading.stored
     if intent is not None and intent.is_patch:
-        told = f"an API server wrote {now.shown} anew: that cannot be undone"
-        instead = "the backup keeps the old bytes; what differs, change through the API: kubectl edit"
+        told = f"an API server wrote {now.shown} again: that cannot be undone"
+        instead = "the backup keeps the old bytes; change the differences through the API: kubectl edit"
         yield refuse(Rule.PRESENT, told, hint=instead)
     elif stored is not None and intent is None:
-        why = f"{now.shown} exists: a backup that no audit log speaks for is put only where nothing is"
-        yield refuse(Rule.PRESENT, why, hint="name the audit log that knows it with --audit-log")
+        why = f"{now.shown} exists: a backup that no audit log lists can only be put on an empty key"
+        yield refuse(Rule.PRESENT, why, hint="name the audit log that lists it with --audit-log")
     elif stored is not None and intent is not None:
         if wrote(now.request.record_paths.log_path, intent, stored):
             return
-        text = f"{now.shown} exists, and record {intent.link.sequence} did not put that there"
-        hint = f"somebody may have created it again; where it cannot be read: {other_way}"
+        text = f"{now.shown} exists, and record {intent.link.sequence} did not write this value"
+        hint = f"somebody may have created it again; if it cannot be read: {other_way}"
         if stored.value == change.value:
             text = f"{now.shown} holds what the backup holds already, written at mod_revision {stored.mod_revision}"
-            hint = f"there is nothing to undo; what stands there: {explain(now.key).line(change.request.run)}"
+            hint = f"there is nothing to undo; look at the value: {explain(now.key).line(change.request.run)}"
         yield refuse(Rule.PRESENT, text, hint=hint)
 
 

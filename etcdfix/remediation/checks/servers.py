@@ -73,8 +73,8 @@ def no_api_server(present: Present, change: Change) -> Iterator[RefusedByRule]:
         and not change.accepted.at_terminal
     ):
         text = (
-            f"the KMS plugin of {present.shown} does not answer, which is what an outage looks like, and no API "
-            "server spoke"
+            f"the KMS plugin of {present.shown} does not answer, which may be an outage, and no API "
+            "server answered"
         )
         hint = "--kubeconfig FILE; only if there is no API server, declare the key lost at a terminal"
         yield refuse(Rule.NO_API_SERVER, text, hint=hint)

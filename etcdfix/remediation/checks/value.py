@@ -240,8 +240,8 @@ def only_copy(present: Present, change: Change) -> Refusals:
     if deletability is Deletability.MOVED and present.home.later:
         yield unless_accepted(
             Rule.ONLY_COPY,
-            f"{display(found.verdict.belongs_to)}, whose value {present.shown} is, holds the same "
-            "object in a later state: this state is only here",
+            f"{display(found.verdict.belongs_to)}, the right key of {present.shown}, holds a later state "
+            "of the same object: only this value has this state",
         )
 
 

@@ -241,10 +241,10 @@ class HeldObject(Facts, Closing):
         said = [*self._said_uids()]
         if not said:
             raise self._no(
-                "no API server gives it from memory any more, and no saved copy says its uid, nor does an earlier "
-                "revision in etcd or a backup that the audit log lists",
-                "a server that has run since before the key was lost may still hold it: name each with --server URL; "
-                "--backup-dir and --audit-log name where backups are",
+                "no API server gives it from memory any more, and its uid is unknown: it is in no saved copy, "
+                "earlier revision in etcd, or backup that the audit log lists",
+                "a server that started before the key was lost may still hold it: name each with --server URL; "
+                "name the backups with --backup-dir and --audit-log",
             )
         uid, uid_from = said[0]
         for other, origin in said:

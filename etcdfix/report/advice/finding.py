@@ -267,7 +267,7 @@ def _inconsistent(found: Examination, cause: Cause) -> Iterator[Remedy]:
         )
     elif cause is Cause.IDENTITY_MISMATCH:
         yield _advice(
-            "Look for the object that its contents name: where it is whole under its own key, delete this one",
+            "Look for the object that its contents name: if it is whole under its own key, delete this one",
             "Else create the right one again under this key. An ordinary update of this one is refused.",
             raw_request("get", path),
         )

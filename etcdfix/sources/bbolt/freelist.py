@@ -27,7 +27,7 @@ def conflict(tree: Tree) -> str:
         return f"page {tree.meta.freelist}, its list of free pages, is not in it"
     found_id, flags, count, _ = PAGE_HEADER.unpack_from(tree.image, offset)
     if found_id != tree.meta.freelist or flags != _FREELIST_PAGE:
-        return f"page {tree.meta.freelist} should be its list of free pages, and is something else"
+        return f"page {tree.meta.freelist} should be its list of free pages, but is not"
     start = offset + HEADER_SIZE
     raw = tree.image[start : start + count * 8]
     if count == _COUNT_ELSEWHERE:

@@ -57,7 +57,7 @@ def _require_room() -> None:
     try:
         mmap.mmap(-1, _ROOM_BYTES).close()
     except OSError as exc:
-        room = f"{_ROOM_BYTES >> 20} MiB more are not to be had"
+        room = f"{_ROOM_BYTES >> 20} MiB more are not available"
         raise SourceUnreachable(
             f"the system gives this process too little memory: {room}", hint=_HINT
         ) from exc

@@ -103,7 +103,7 @@ def test_a_report_names_what_is_looked_for(registry: Registry, tmp_path: Path) -
     report.write_text(json.dumps(other))
     ran = looked(registry, "--from-report", str(report))
     assert ran.code == 2
-    assert "the report is of the cluster" in ran.err
+    assert "the report is from another cluster" in ran.err
 
 
 COUNT = 6

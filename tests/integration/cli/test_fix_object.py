@@ -91,7 +91,7 @@ def test_where_nothing_is(registry: Registry, api: KubernetesAPI) -> None:
 def test_a_resource_version_that_is_none(registry: Registry) -> None:
     with registry.untouched():
         ran = from_object(registry, json_secret(resource_version="-5"), NO_SERVER, UNKNOWN_UID)
-    registry.refused(ran, "its resourceVersion is no number", hint="this very object")
+    registry.refused(ran, "its resourceVersion is not a number", hint="this very object")
 
 
 def test_a_cluster_without_encryption(

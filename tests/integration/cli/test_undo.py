@@ -121,7 +121,7 @@ def test_by_itself_only_where_nothing_is(registry: Registry) -> None:
     for given in ([], ["--expect-mod-revision", str(registry.mod_revision(key))]):
         with registry.untouched():
             ran = registry.undo(backup, *_ALONE, digest, *given)
-        registry.refused(ran, "is put only where nothing is", hint="--audit-log")
+        registry.refused(ran, "can only be put on an empty key", hint="--audit-log")
 
 
 def test_by_itself_only_in_the_cluster_that_it_names(registry: Registry) -> None:
@@ -166,7 +166,7 @@ def test_protected_kind_by_itself_needs_the_risk_accepted(registry: Registry) ->
     with registry.untouched():
         ran = registry.undo(*given)
     registry.prefix = real
-    registry.refused(ran, "holds no object of the API", hint="--etcd-prefix")
+    registry.refused(ran, "does not hold an API object", hint="--etcd-prefix")
     ran = registry.undo(*given, "--accept", "cluster-breaking")
     assert ran.code == 0, ran.err
     assert "--accept cluster-breaking" in registry.records()[0].accepted

@@ -260,7 +260,7 @@ def test_a_main_etcd_that_does_not_know_either(registry: Registry, events: EtcdS
     registry.lose_kube_system()
     with registry.untouched():
         ran = _delete_there(registry, events, "--main-endpoints", registry.endpoints)
-    registry.refused(ran, "in the main etcd at", "either", hint="--etcd-servers")
+    registry.refused(ran, "the main etcd at", "either", hint="--etcd-servers")
 
 
 def test_a_main_etcd_of_another_cluster_than_this_one(registry: Registry, start_etcd: StartEtcd) -> None:

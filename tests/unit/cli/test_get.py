@@ -85,7 +85,7 @@ def test_words(get: Run, arguments: list[str], names: list[str]) -> None:
         (["po/a", "b"], "names no objects", "TYPE/NAME"),
         (["po/a/b"], "'po/a/b' names no object", "TYPE/NAME"),
         (["pods,secrt"], "unknown resource 'secrt'", "did you mean secrets?"),
-        (["pods", "-n", "a/b"], "no name of a namespace", "-n NAME"),
+        (["pods", "-n", "a/b"], "not a namespace name", "-n NAME"),
         (["pods", "-o", "csv"], "'csv' is not one of", ""),
         (["/registry/a", "-A"], "-n and -A go with a RESOURCE", "leave them out"),
     ],

@@ -225,7 +225,7 @@ def test_jobs() -> None:
     for words, jobs in (([], "auto"), (["--jobs", "auto"], "auto"), (["--jobs", "64"], 64)):
         assert command.main(words, standalone_mode=False) == jobs
     for word in ("0", "65", "-1", "2.0", "Auto", "", "٣", " 2", "\udcff"):
-        with pytest.raises(ConfigurationError, match=r"^--jobs '.*' is no number of processes"):
+        with pytest.raises(ConfigurationError, match=r"^--jobs '.*' is not a number of processes"):
             command.main(["--jobs", word], standalone_mode=False)
 
 

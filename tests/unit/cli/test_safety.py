@@ -69,7 +69,7 @@ def test_not_one_key(key: str, error: type[Exception]) -> None:
     ],
 )
 def test_a_change_takes_no_other_name_than_the_key(word: str, hint: str) -> None:
-    with pytest.raises(RefusedByRule, match="is no key: keys start with /") as caught:
+    with pytest.raises(RefusedByRule, match="is not a key: keys start with /") as caught:
         one_key(word, UNTYPED)
     assert hint in caught.value.hint
 
@@ -177,7 +177,7 @@ def test_a_server_is_accepted_by_the_address_that_it_is_known_by() -> None:
 )
 def test_what_is_no_digest_is_a_usage_error(capfd: Captured, name: str, option: str, text: str) -> None:
     assert run([*WORDS[name][0], option, text]) == 2
-    assert f"Invalid value for '{option}': {text!r} is no digest" in capfd.readouterr().err
+    assert f"Invalid value for '{option}': {text!r} is not a digest" in capfd.readouterr().err
 
 
 KEY = "/registry/secrets/shop/db"

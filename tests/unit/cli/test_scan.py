@@ -64,7 +64,7 @@ def test_without_configuration_the_scan_is_incomplete(scan: Run) -> None:
         (["base64:?"], "base64:…: not base64"),
         (["base64:"], "base64:…: names no key"),
         (["-o", "xml"], "is not one of"),
-        (["--kubernetes-version", "9"], "is no release"),
+        (["--kubernetes-version", "9"], "is not a release"),
         (["--encryption-config", "/nowhere.yaml"], "/nowhere.yaml"),
         (["--etcd-prefix", "\udcff"], "--etcd-prefix is not UTF-8"),
     ],

@@ -259,7 +259,7 @@ def test_what_is_no_file_or_too_large_is_refused_by_name(tmp_path: Path) -> None
     assert str(tmp_path) in caught.value.message
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(ConfigurationError, match="no regular file"):
+    with pytest.raises(ConfigurationError, match="not a regular file"):
         load_token(pipe)
     large = tmp_path / "large"
     large.write_bytes(b"x" * ((1 << 16) + 1))

@@ -26,5 +26,5 @@ def test_kubernetes_version(text: str | None, minor: int | None) -> None:
 
 @pytest.mark.parametrize("text", ["", "1", "2.0", "1.x", "latest", "1.36 2", "1.1234", "1.16", "1.38"])
 def test_what_is_no_version_that_is_known(text: str) -> None:
-    with pytest.raises(ConfigurationError, match=rf"'{text}' is no release that .* knows, 1\.17 to 1\.37"):
+    with pytest.raises(ConfigurationError, match=rf"'{text}' is not a release that .* knows, 1\.17 to 1\.37"):
         parse_kubernetes_version(text)

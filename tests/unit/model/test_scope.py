@@ -132,9 +132,9 @@ def test_ranges_inside_others_are_read_once() -> None:
         (["po/"], [], "'po/' names no object", "deploy/web"),
         (["po/a/b"], [], "'po/a/b' names no object", "deploy/web"),
         (["pox/a"], ["shop"], "unknown resource 'pox'", "did you mean pods"),
-        (["po/a"], ["a/b"], "'a/b' is no name of a namespace", "write it as -n NAME"),
+        (["po/a"], ["a/b"], "'a/b' is not a namespace name", "write it as -n NAME"),
         (["/registry/secrets"], ["shop"], "goes with resources", "/registry/secrets/shop"),
-        (["secrets"], [""], "'' is no name of a namespace", "write it as -n NAME"),
+        (["secrets"], [""], "'' is not a namespace name", "write it as -n NAME"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

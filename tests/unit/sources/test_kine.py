@@ -364,7 +364,7 @@ def test_columns_that_hold_anything(written: Path) -> None:
     [row] = table.rows_of(b"/odd")
     assert row[:6] == (90, b"/odd", 0, 0, 0, 0)
     assert (row.value, row.old_value) == (b"5", b"text")
-    assert table.faults[1:] == ["2 rows whose name is no text: left out"]
+    assert table.faults[1:] == ["2 rows left out: the name is not text"]
     assert b"/abc" not in [names[0] for names in table.names(b"", table.newest)]
 
 

@@ -260,7 +260,7 @@ def test_where_nothing_can_be_read_the_hint_is_that_of_the_damage(
         ([2], 16, "its list of free pages names page 2, which is in use or named twice"),
         ([1], 16, "its list of free pages names page 1, which it does not have"),
         ([99], 16, "its list of free pages names page 99, which it does not have"),
-        ([], 2, "should be its list of free pages, and is something else"),
+        ([], 2, "should be its list of free pages, but is not"),
     ],
 )
 def test_a_file_that_etcd_cannot_restore(tmp_path: Path, ids: list[int], flags: int, doubt: str) -> None:

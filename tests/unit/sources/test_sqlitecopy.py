@@ -373,7 +373,7 @@ def test_what_is_no_database_of_sqlite(tmp_path: Path, content: bytes, what: str
 
 def test_what_is_no_regular_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for name, why in (("pipe", "no regular file"), ("missing", "No such file"), (".", "directory")):
+    for name, why in (("pipe", "not a regular file"), ("missing", "No such file"), (".", "directory")):
         with pytest.raises(NotAKineFile, match=why):
             SQLiteCopy(tmp_path / name)
 

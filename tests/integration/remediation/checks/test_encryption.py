@@ -97,7 +97,9 @@ def test_an_encrypted_value_under_another_prefix_refuses(plain: Registry) -> Non
         plain.etcd.delete(plain.key("shop/damaged", "configmaps"))
         with plain.untouched():
             ran = plain.undo(backup.path, "--no-encryption", configured=False)
-        plain.refused(ran, "--no-encryption, and the value of", other.decode(), hint="an undo needs neither")
+        plain.refused(
+            ran, "--no-encryption, and the value of", other.decode(), hint="an undo needs no such option"
+        )
     finally:
         plain.etcd.delete(other)
 

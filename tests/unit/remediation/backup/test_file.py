@@ -137,7 +137,7 @@ class TestReading:
             (b'"tool":', b'"x":' + b"[" * 50_000 + b"]" * 50_000 + b',"tool":', "the document does not"),
             (b"is lost", b"is fine", "content_sha256 is not the digest"),
             (b'"sha256":"abab', b'"sha256":"xbab', "the document does not"),
-            (b"etcdfix/audit.jsonl", b"etcdfix\\u0000/audit.jsonl", "the path of its audit log is none"),
+            (b"etcdfix/audit.jsonl", b"etcdfix\\u0000/audit.jsonl", "the path of its audit log is not valid"),
         ],
     )
     def test_sealed_anew(self, written: Path, old: bytes, new: bytes, match: str) -> None:

@@ -295,7 +295,7 @@ def test_too_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_room_for_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """gRPC's own thread dies of a MemoryError, or the process of an abort: so room is asked for before."""
     monkeypatch.setattr(mmap, "mmap", raising(OSError(12, "Cannot allocate memory")))
-    with pytest.raises(SourceUnreachable, match="too little memory: 64 MiB more are not to be had") as caught:
+    with pytest.raises(SourceUnreachable, match="too little memory: 64 MiB more are not available") as caught:
         require_threads()
     assert "ulimit -v" in caught.value.hint
 

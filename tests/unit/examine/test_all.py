@@ -234,6 +234,35 @@ def test_the_plugins_word_counts_against_a_value_only_between_others() -> None:
             assert verdicts(run.second())[-1] == ("a", cause)
 
 
+@pytest.mark.parametrize(
+    ("beside", "cause"), [("gcm", Cause.CIPHERTEXT_DAMAGED), ("cbc", Cause.ASSOCIATED_DATA_UNKNOWN)]
+)
+def test_what_has_no_associated_data_shows_none_for_the_others_of_its_plugin(
+    beside: str, cause: Cause
+) -> None:
+    """Under KMS v1 older servers wrote AES-CBC: one such value that opens does not show that etcd keys are bound."""
+    config = parse_configuration(CONFIG.replace(b"v2,", b"v1,"), path="test")
+
+    class Plugin(SlowPlugin):
+        def recall(self, wrapped: WrappedKey) -> bytes | None:
+            return SEED
+
+    plugin = Plugin(seed_for_all)
+    transformers = Transformers.from_configuration(config, lambda _: plugin)
+    examiner = Examiner(StorageLayout(), transformers, shared_decoder(None))
+
+    def look(name: str, at: int, *, bound: bytes = b"", cbc: bool = False) -> Examination:
+        key, nonce = b"/registry/secrets/shop/" + name.encode(), at.to_bytes(16)
+        gcm_body = encoders.aesgcm_body(secret(name), SEED, nonce[4:], bound or key)
+        body = encoders.aescbc_body(secret(name), SEED, nonce) if cbc else gcm_body
+        made = b"k8s:enc:kms:v1:prov:" + encoders.kms_v1_body(b"wrapped", body)
+        return examiner.examine(stored(key, made, mod_revision=at))
+
+    assert all(look(f"at-{at}", at).opened for at in (3, 8, 9))
+    assert look("beside", 10, cbc=beside == "cbc").opened
+    assert look("web", 50, bound=b"/elsewhere").verdict.cause is cause
+
+
 def test_a_run_counts_nothing_of_what_was_examined_before_it() -> None:
     examiner = Examiner(StorageLayout(), Transformers.from_configuration(GCM), shared_decoder(None))
     for found in (gcm("b", 10), gcm("c", 90)):

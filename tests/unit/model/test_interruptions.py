@@ -101,14 +101,14 @@ def test_in_another_thread_nothing_is_done() -> None:
     seen = []
 
     def look() -> None:
-        with interruptions_held():
-            seen.append(signal.getsignal(signal.SIGINT))
+        with interruptions_held(), whole_calls(look) as whole:
+            seen.append((whole is look, signal.getsignal(signal.SIGINT)))
 
     before = signal.getsignal(signal.SIGINT)
     thread = threading.Thread(target=look)
     thread.start()
     thread.join()
-    assert seen == [before]
+    assert seen == [(True, before)]
 
 
 def test_where_only_the_first_is_held_the_second_is_heard_at_once() -> None:

@@ -22,7 +22,7 @@ from etcdfix.examine.verdicts.deletability import (
     protected_reason,
     risks_of,
 )
-from etcdfix.examine.verdicts.key_loss import KeyDoubt, needed_for
+from etcdfix.examine.verdicts.key_loss import KeyDoubt, Needed, needed_for
 from etcdfix.model.model import Outcome, Repair, RepairKind, RepairProof
 from etcdfix.model.rules import Rule
 from etcdfix.model.storagekey import StorageLayout
@@ -157,10 +157,29 @@ def test_what_can_be_had_back_whole_is_the_only_copy(repair: Repair | None, repa
     found = msgspec.structs.replace(examination(KEY, cause=Cause.CIPHERTEXT_DAMAGED), repair=repair)
     assert is_repairable(found) is repairable
     assert (Rule.ONLY_COPY in risks_of(found)) is repairable
+    assert Rule.ONLY_COPY in risks_of(msgspec.structs.replace(found, keys_untried=True))
     lost = msgspec.structs.replace(examination(KEY, cause=Cause.KEY_NAME_MISSING), repair=repair)
     needed = needed_for(lost, {KeyDoubt.NONE})
     assert needed.declaration
     assert needed.risks == ((Rule.ONLY_COPY,) if repairable else ())
+
+
+@pytest.mark.parametrize(
+    ("change", "doubts", "needed"),
+    [
+        ({}, {KeyDoubt.NONE}, Needed()),
+        ({}, {KeyDoubt.NONE, KeyDoubt.MASS_DAMAGE}, Needed(risks=(Rule.MASS_DAMAGE,))),
+        ({}, {KeyDoubt.UNFITTING}, Needed(risks=(Rule.MASS_DAMAGE,))),
+        ({}, {KeyDoubt.MASS_DAMAGE, KeyDoubt.MOST_FAIL}, Needed(declaration=True)),
+        ({"key_proven": True}, {KeyDoubt.MOST_FAIL}, Needed(refused=True)),
+        ({"cause": Cause.WRONG_KEY, "damage": Damage.LIKELY}, {KeyDoubt.NONE}, Needed(declaration=True)),
+    ],
+)
+def test_what_others_under_the_key_ask_for(
+    change: dict[str, Any], doubts: set[KeyDoubt], needed: Needed
+) -> None:
+    found = examination(KEY, **{"cause": Cause.NONCE_DAMAGED, "damage": Damage.PROVEN, **change})
+    assert needed_for(found, doubts) == needed
 
 
 # Causes that the product's contract says a change of the configuration can cure, those of a lost key among them.

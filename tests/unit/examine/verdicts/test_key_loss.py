@@ -102,12 +102,14 @@ def counted(*all_found: Examination) -> tuple[int, int]:
     for found in all_found:
         counter.add(found)
     counts = counter.of(all_found[0].encryption_keys[0])
+    assert not (counts.opened and any(map(key_loss.does_not_read, all_found)))
     return counts.unexplained, counts.unfitting
 
 
 @pytest.mark.parametrize("name", UNEXPLAINED)
 def test_what_nothing_explains(name: str) -> None:
     assert counted(UNEXPLAINED[name]) == (1, 0)
+    assert key_loss.does_not_read(UNEXPLAINED[name])
 
 
 @pytest.mark.parametrize("name", EXPLAINED)
@@ -158,7 +160,7 @@ def beside(
         # What is written in the same transaction is not before; what fails later counts where none opens in between.
         ((40, 50, 60), (20, 70), 20, 40), ((), (3,), 3, 0), ((70,), (), 0, 0), ((), (90, 3), 90, 0),
         ((70,), (90, 3), 3, 0), ((70,), (90,), 0, 0), ((70,), (3, 60, 90), 60, 0), ((40, 100), (90,), 90, 40),
-        ((), (50,), 50, 0),
+        ((), (50,), 50, 0), ((50,), (90,), 90, 0), ((60, 100), (90,), 0, 0),
     ],
 )  # fmt: skip
 def test_when_others_failed_and_opened_last(

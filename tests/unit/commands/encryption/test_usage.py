@@ -221,6 +221,7 @@ WITH_ENVELOPE_DAMAGED = {
     "eight-zeroed": bytes(8) + ENVELOPED[8:],
     "envelope-cut": ENVELOPED[23:],
     "name-cut": ENVELOPED[:20],
+    "both-ends-cut": ENVELOPED[1:22],
 }
 
 

@@ -533,6 +533,13 @@ def test_an_unknown_key_that_opened_others_is_a_contradiction_of_v2_alone(status
         assert undetermined_cause((attempt,), right_key=False, neighbours=Neighbours.NONE) is cause
 
 
+@pytest.mark.parametrize("neighbours", Neighbours)
+def test_a_key_with_two_writers_is_not_lost(neighbours: Neighbours) -> None:
+    found = judge(under_padding(plaintext=shape(), peek=NOISE, neighbours=neighbours))
+    assert found.two_writers is (neighbours is Neighbours.TWO_WRITERS)
+    assert not judge(rejected(same_key=3, any_key=3, neighbours=neighbours)).two_writers
+
+
 # Where an encryption key is right, or values around a value are: the rows of test_damage.py.
 RULED_ON_ELSEWHERE = {
     Cause.STORAGE_PREFIX_CHANGED, Cause.VALUE_MOVED, Cause.ASSOCIATED_DATA_UNKNOWN, Cause.NONCE_DAMAGED,

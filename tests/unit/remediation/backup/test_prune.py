@@ -239,16 +239,18 @@ class TestWhatGoesWrong:
     @pytest.mark.parametrize("first", [True, False])
     def test_a_full_disk(self, ground: Ground, first: bool) -> None:
         ground.change()
-        second = ground.change()
+        second, third = ground.change(), ground.change(key=OTHER)
         step = Once("audit log: before write record", full, skip=0 if first else 1)
         if first:
             with pytest.raises(AuditError, match="could not be made durable"):
                 ground.prune(step=step)
-            assert (len(ground.files()), len(records(ground))) == (4, 4)
+            assert (len(ground.files()), len(records(ground))) == (6, 6)
         else:
             done = ground.prune(step=step)
-            assert ("could not be made durable" in done.stopped, done.count) == (True, 1)
-            assert ground.files() == {f"one/{second}", f"two/{second}"}
+            assert ("could not be made durable" in done.stopped, done.count, done.exit_code) == (True, 1, 3)
+            assert ground.files() == {
+                f"{folder}/{name}" for folder in ("one", "two") for name in (second, third)
+            }
 
     def test_a_file_that_cannot_be_removed(self, ground: Ground) -> None:
         name = ground.change()

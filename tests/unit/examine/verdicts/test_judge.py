@@ -283,6 +283,19 @@ BRANCHES = {
         unopened("too-short", owner_known=False, rule_known=True, peek=Peek(PeekState.NOT_POSSIBLE, too_short=True)),
         Cause.OWNER_UNKNOWN
     ),
+    "nobody's, and damaged": undetermined(
+        unopened("too-short", owner_known=False, peek=Peek(PeekState.NOT_POSSIBLE, too_short=True)), Cause.OWNER_UNKNOWN
+    ),
+    "no such key, and noise under the others": not_opened(
+        unopened("no-key-matched", peek=NOISE), Cause.KEY_NAME_MISSING
+    ),
+    "no such key, and too short for any": broken_sealed(
+        unopened("no-key-matched", peek=Peek(PeekState.NOT_POSSIBLE, too_short=True)), Cause.VALUE_TRUNCATED
+    ),
+    "empty and nobody's": Row(
+        seen(decoded=decoded(empty=True), owner_known=False, codec=StorageCodec.UNKNOWN, shape=shape(size=0)),
+        Outcome.READABLE, Cause.OWNER_UNKNOWN, CERTAIN, ServerBehaviour.NOT_ASKED, NONE
+    ),
     "strange envelope": broken_sealed(
         unopened(overall="no-provider-matched", envelope_known=False, envelope_transformer=""),
         Cause.UNKNOWN_ENVELOPE, newer=True

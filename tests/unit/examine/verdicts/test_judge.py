@@ -666,11 +666,13 @@ def test_the_worst_inconsistency_is_the_cause_and_the_rest_are_evidence() -> Non
 def test_a_whole_object_under_a_right_key_makes_no_envelope_known() -> None:
     """A newer server may accept it: that the neighbours' data key opens it is no proof that it is damaged."""
     whole = Look(whole=True, breaks=False, ends_early=False, ends_as_written=True, message="")
-    opens = right(
-        "kms/v2/prov", look=whole, undone=UndoneDamage(Undone.DATA_KEY, "the data key of another value")
-    )
-    verdict = judge(behind_plugin("kms-envelope-unknown", peek=opens))
-    assert (verdict.cause, verdict.maybe_newer, verdict.key_proven) == (Cause.UNKNOWN_ENVELOPE, True, True)
+    bound_elsewhere = right("kms/v2/prov", look=whole)
+    undone = UndoneDamage(Undone.DATA_KEY, "the data key of another value")
+    for peek in (bound_elsewhere, right("kms/v2/prov", look=whole, undone=undone)):
+        verdict = judge(behind_plugin("kms-envelope-unknown", peek=peek))
+        assert (verdict.cause, verdict.maybe_newer, verdict.key_proven) == (Cause.UNKNOWN_ENVELOPE, True, True)
+    verdict = judge(behind_plugin("kms-envelope-invalid", peek=bound_elsewhere))
+    assert (verdict.cause, verdict.is_damage) == (Cause.ASSOCIATED_DATA_UNKNOWN, False)
 
 
 @pytest.mark.parametrize(

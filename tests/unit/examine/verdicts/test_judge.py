@@ -440,6 +440,10 @@ BRANCHES = {
         enveloped(CBC, decoded=decoded(empty=True), shape=shape(size=90), transformer=CBC, peek=right(CBC)),
         Outcome.DECODE_FAILURE, Cause.EMPTY_OBJECT, CERTAIN, ServerBehaviour.SERVES_EMPTY, PROVEN, key_proven=True
     ),
+    "empty object under aescbc, and nothing proves its key": Row(
+        enveloped(CBC, decoded=decoded(empty=True), shape=shape(size=90), transformer=CBC, peek=NOISE),
+        Outcome.DECODE_FAILURE, Cause.WRONG_KEY, LIKELY, ServerBehaviour.SERVES_EMPTY, NONE, waits=True
+    ),
     "magic lost, end whole": not_decoded(
         undecoded(plaintext=shape(magic_bits_off=9, ends_envelope=True)),
         Cause.MAGIC_DAMAGED, LIKELY, PROVEN, newer=True
@@ -670,7 +674,11 @@ def test_a_whole_object_under_a_right_key_makes_no_envelope_known() -> None:
     undone = UndoneDamage(Undone.DATA_KEY, "the data key of another value")
     for peek in (bound_elsewhere, right("kms/v2/prov", look=whole, undone=undone)):
         verdict = judge(behind_plugin("kms-envelope-unknown", peek=peek))
-        assert (verdict.cause, verdict.maybe_newer, verdict.key_proven) == (Cause.UNKNOWN_ENVELOPE, True, True)
+        assert (verdict.cause, verdict.maybe_newer, verdict.key_proven) == (
+            Cause.UNKNOWN_ENVELOPE,
+            True,
+            True,
+        )
     verdict = judge(behind_plugin("kms-envelope-invalid", peek=bound_elsewhere))
     assert (verdict.cause, verdict.is_damage) == (Cause.ASSOCIATED_DATA_UNKNOWN, False)
 

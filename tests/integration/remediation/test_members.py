@@ -130,6 +130,7 @@ def test_whatever_differs_counts(changes: dict[str, Any] | None) -> None:
     down = copy_of("down", None, "nobody answers")
     three = survey_of(same, odd, copy_of("bb", LINEARIZABLE), down)
     assert (three.differing, three.unchecked) == ((odd,), (down,))
+    assert (three.accepted(["bb"]), three.accepted(["down"])) == ((), (down,))
     # Of two, nobody can say who is right; and the linearizable read may be the odd one's.
     assert survey_of(same, odd).differing == (same, odd)
     assert survey_of(odd).differing == (odd,)

@@ -6,7 +6,6 @@ A sentence is said unless it is a :class:`~etcdfix.text.notes.Note` and ``--quie
 from __future__ import annotations
 
 import base64
-import contextlib
 import io
 import os
 import re
@@ -99,20 +98,22 @@ def say_next(text: str, command: str = "") -> None:
 
 
 def say_error(message: str, hint: str = "") -> None:
-    """Write to standard error what ended a command, and what to do next."""
-    click.echo(f"etcdfix: {safe_text(message)}", err=True)
-    if hint:
-        say_next(hint)
+    """Write to standard error what ended a command, and what to do next; the exit code stands, whoever reads it."""
+    with suppress(OSError):
+        click.echo(f"etcdfix: {safe_text(message)}", err=True)
+        if hint:
+            say_next(hint)
 
 
 def say_refusal(refusal: RefusedByRule) -> None:
     """Write to standard error every rule that refused, and the command that none would."""
     for one in (refusal, *refusal.also):
         say_error(one.message, one.hint)
-    if refusal.lifted:
-        click.echo(safe_text(refusal.lifted), err=True)
-    if refusal.command:
-        click.echo(f"  {safe_text(refusal.command)}", err=True)
+    with suppress(OSError):
+        if refusal.lifted:
+            click.echo(safe_text(refusal.lifted), err=True)
+        if refusal.command:
+            click.echo(f"  {safe_text(refusal.command)}", err=True)
 
 
 def say_lines(lines: Iterable[str]) -> None:
@@ -146,16 +147,18 @@ def show_outcome(lines: Iterable[str]) -> None:
 
 
 def show_change(report: Report, form: str, run: RunOptions) -> None:
-    """Write what a change came to, as :func:`show_outcome` does."""
+    """Write what a change came to, as :func:`show_outcome` does; where nothing takes it, its record has it."""
     from etcdfix.report.render import write  # noqa: PLC0415 - only where something is shown
     from etcdfix.report.render.text import text_lines  # noqa: PLC0415
 
     if form == "text":
-        show_outcome(text_lines(report.document(), run, _width(sys.stdout)))
-        return
-    stream = io.BytesIO()
-    write(report, form, stream, run)
-    show_outcome(stream.getvalue().decode().splitlines())
+        lines = [*text_lines(report.document(), run, _width(sys.stdout))]
+    else:
+        stream = io.BytesIO()
+        write(report, form, stream, run)
+        lines = stream.getvalue().decode().splitlines()
+    with suppress(OSError):
+        show_outcome(lines)
 
 
 def show_preview(document: Document, run: RunOptions) -> None:
@@ -171,12 +174,22 @@ def _width(stream: TextIO | None) -> int:
     return width_of(stream.buffer if stream is not None else io.BytesIO())
 
 
-def discard_output() -> None:
-    """Lead standard output nowhere: what is left in its buffer would fail once more, at the latest when Python ends."""
-    with contextlib.suppress(OSError):
+def discard_output(stream: TextIO | None = None) -> None:
+    """Lead a stream nowhere: what is left in its buffer would fail once more, at the latest when Python ends."""
+    with suppress(OSError, AttributeError):  # None where the shell closed it: >&-
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
+        os.dup2(nowhere, (stream or sys.stdout).fileno())
         os.close(nowhere)
+
+
+def end_output() -> None:
+    """Write out what is left; what nobody takes goes nowhere, so that Python ends with the code of the command."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:  # closed by the shell: >&-
+                stream.flush()
+        except OSError:
+            discard_output(stream)
 
 
 class Terminal:

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from etcdfix.cli.command import Commands, LazyGroup
 from etcdfix.cli.ending import ending_early
-from etcdfix.cli.output import HABITS, discard_output, own_habits, say_error, say_refusal
+from etcdfix.cli.output import HABITS, discard_output, end_output, own_habits, say_error, say_refusal
 from etcdfix.model.errors import EndedEarly, EtcdfixError, RefusedByRule
 from etcdfix.model.secrecy import forbid_core_dumps
 
@@ -118,11 +118,9 @@ def main() -> NoReturn:
     forbid_core_dumps()  # keys and passwords are read later
     threading.excepthook = _thread_died
     code = run(sys.argv[1:])
+    end_output()
     threads = sys.modules.get("etcdfix.sources.etcd.threads")  # there once a live etcd was asked
     if threads is not None and threads.anything_stuck():
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, AttributeError):
-                stream.flush()
         os._exit(code)
     gc.freeze()  # what is left goes with the process: to search it for cycles takes as long as half of the imports
     sys.exit(code)
@@ -154,7 +152,8 @@ def _run(arguments: list[str]) -> int:
         return _end_early(EndedEarly.of(exc))
     except click.ClickException as exc:
         _blame_the_variable(exc)
-        exc.show()
+        with contextlib.suppress(OSError):
+            exc.show()
         return exc.exit_code
     except EtcdfixError as exc:
         if isinstance(exc, RefusedByRule):
@@ -188,7 +187,8 @@ def _run(arguments: list[str]) -> int:
 
 def _end_early(ending: EndedEarly) -> int:
     if ending.reason == "interrupted":
-        click.echo("interrupted", err=True)
+        with contextlib.suppress(OSError):
+            click.echo("interrupted", err=True)
     else:
         # No --timeout counts while a change is made, and what was changed before is told.
         at_most_told = "changes reported before that stay" if ending.changed else "nothing was changed"

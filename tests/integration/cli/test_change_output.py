@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -12,10 +16,11 @@ import pytest
 import yaml
 
 from etcdfix.cli import changing
+from etcdfix.remediation.audit.record import Result
 from etcdfix.remediation.audit.verify import ChainState, verify
 from etcdfix.report.schema import SCHEMAS
 from tests.support.audit_logs import own_directory
-from tests.support.change_runs import Ran, Registry, follow_up
+from tests.support.change_runs import ACKNOWLEDGED, Ran, Registry, follow_up
 from tests.support.fixtures import Patch
 from tests.support.syslogs import PlayedSyslog
 
@@ -98,6 +103,41 @@ def test_what_was_done_is_told_whatever_happens(registry: Registry, monkeypatch:
     assert ran.out == ""
     assert "DELETED " in ran.err
     assert f"etcdfix undo {registry.kept()[0].path}\n" in ran.err
+
+
+def test_nobody_reads_any_more_what_it_came_to(registry: Registry) -> None:
+    """As in ``2>&1 | head``: the change is made and recorded, and ends with its own exit code."""
+    key = registry.key("shop/broken")
+    words = ["delete", os.fsdecode(key), ACKNOWLEDGED, *registry.common()]
+    master, terminal = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "etcdfix", *words],
+        stdin=terminal, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        shown = b""
+        while not shown.endswith(b"\n> "):
+            read = os.read(process.stdout.fileno(), 1000)
+            assert read, shown
+            shown += read
+        process.stdout.close()
+        os.write(master, key + b"\n")
+        assert process.wait(60) == 0
+    os.close(terminal)
+    os.close(master)
+    assert registry.stored(key) is None
+    assert [record.outcome for record in registry.records()] == [None, Result.DELETED]
+
+
+@pytest.mark.parametrize(("words", "code"), [(["get", "no-such-thing", "--endpoints", ":"], 2), (["fix"], 2)])
+def test_nobody_reads_why_it_was_not_begun(words: list[str], code: int) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "etcdfix", *words], stdout=writer, stderr=writer, check=False, timeout=60
+    )
+    os.close(writer)
+    assert done.returncode == code
 
 
 def test_a_deletion_and_its_undo(registry: Registry, tmp_path: Path) -> None:

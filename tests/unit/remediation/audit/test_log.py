@@ -290,7 +290,7 @@ class TestBrokenLogs:
     def test_damaged_head(self, path: Path, text: str) -> None:
         write_log(path)
         head_of(path).write_text(text)
-        self.refused(path, "no head file")
+        self.refused(path, "head file is not valid")
 
     def test_somebody_writes_past_the_lock(self, path: Path) -> None:
         write_log(path)

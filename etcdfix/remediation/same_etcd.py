@@ -135,22 +135,23 @@ def _hold_against_history(now: Datastore, recorded: Recorded, reading: KeyReadin
     asked = [(recorded.mod_revision, True)] if recorded.mod_revision else []
     if recorded.deleted_at:
         asked = [(recorded.deleted_at, False), (recorded.deleted_at - 1, True), *asked]
-    unseen = ""
+    unseen, fits = "", False
     for revision, stood in asked:
         try:
             is_present = present is not None and present.mod_revision == revision
             found = present if is_present else now.read_at(recorded.key, revision)
         except RevisionCompacted:
             if now.file is None and not unseen:  # a file is not asked about the past
-                unseen = f"revision {asked[0][0]} is compacted, so it cannot be seen whether this is its etcd"
+                unseen = f"revision {revision} is compacted, so it cannot be seen whether this is its etcd"
             continue
         became = _became(found, recorded)
         if not stood:
             became = "" if found is None else became or "was still there"
         if became:
             return f"{display(recorded.key)} {became} at revision {revision} here", ""
-    # What the newest of them shows, no compaction of an earlier one takes away.
-    return "", unseen
+        fits = fits or stood
+    # The value that was seen to stand shows it, whatever else is compacted; that nothing was there shows nothing.
+    return "", "" if fits else unseen
 
 
 def _became(found: StoredValue | None, recorded: Recorded) -> str:

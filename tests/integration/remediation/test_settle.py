@@ -340,26 +340,34 @@ def test_an_etcd_that_does_not_say_how_the_key_stood(case: Case, monkeypatch: Pa
     assert case.predict(intent).outcome == Result.UNKNOWN
 
 
-@pytest.mark.parametrize("how", ["nothing there", "still there", "another value", "as recorded", "compacted"])
+@pytest.mark.parametrize(
+    "how",
+    ["nothing there", "still there", "another value", "as recorded", "compacted", "before", "all before"],
+)
 def test_a_deletion_at_its_revision(case: Case, how: str) -> None:
     """While it is kept: the value just before the revision of the deletion, and nothing at it."""
     put = case.put_other() if how in {"nothing there", "another value"} else case.put()
     if how == "another value":
         case.put(b"another")
+    if how == "before":
+        case.put_other()
     if how != "still there":
         case.etcd.delete(case.key)
     deleted = case.put_other() if how == "still there" else case.etcd.revision()
     if how == "compacted":
         case.put_other()
-        case.etcd.compact()
+    if how in {"compacted", "before", "all before"}:  # the revision of the compaction can be read
+        case.etcd.etcdctl("compact", str(case.etcd.revision() - (how == "before")))
     recorded = Recorded(
         key=case.key, mod_revision=put, value_sha256=digest(VALUE), revision=deleted, deleted_at=deleted,
         cluster_id="", identity=ClusterIdentity(),
     )  # fmt: skip
     now = EtcdNow(case.client)
     held = compare_with_etcd(now, recorded, ClusterIdentity(), now.read_key(case.key))
-    assert bool(held.contradiction) == (how not in {"as recorded", "compacted"})
-    assert (f"revision {deleted} is compacted" in held.unseen) == (how == "compacted")
+    assert bool(held.contradiction) == (how in {"nothing there", "still there", "another value"})
+    compacted = {"compacted": deleted, "all before": deleted - 1}.get(how)
+    assert held.unseen.startswith(f"revision {compacted} is compacted" if compacted else "")
+    assert bool(held.unseen) == bool(compacted)
 
 
 def test_another_cluster_is_refused_and_nothing_recorded(case: Case) -> None:

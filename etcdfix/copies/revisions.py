@@ -69,7 +69,12 @@ class Revisions(Finder):
     def _copy_of(self, stored: StoredValue, until: int) -> Copy:
         at = stored.mod_revision
         found = self._examiner.examine(stored)
-        copy = examined_copy(found, Place.REVISION, f"revision {at}", f"revision:{at}")
+        where = (
+            f"revision {self._revision} (written at {at})"
+            if self._revision not in {0, at}
+            else f"revision {at}"
+        )
+        copy = examined_copy(found, Place.REVISION, where, f"revision:{at}")
         return msgspec.structs.replace(copy, kept_at=until)
 
 

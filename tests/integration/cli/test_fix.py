@@ -30,11 +30,14 @@ def good(registry: Registry) -> bytes:
 @pytest.mark.parametrize("deleted", [True, False])
 def test_from_revision(registry: Registry, good: bytes, deleted: bool) -> None:
     """etcd itself is the list of its revisions, whether the key is there or gone."""
-    then = registry.mod_revision(good)
+    then = named = registry.mod_revision(good)
+    if deleted:
+        named = registry.etcd.put(b"/elsewhere", b"")
     registry.etcd.delete(good) if deleted else registry.etcd.put(good, BROKEN)
-    ran = registry.put_back(good, f"revision:{registry.etcd.revision() - 1}")
+    ran = registry.put_back(good, f"revision:{named}")
     assert ran.code == 0, ran.err
-    assert f"From  revision {then}, as you named it" in ran.err
+    shown = f"revision {named} (written at {then})" if deleted else f"revision {then}"
+    assert f"From  {shown}, as you named it" in ran.err
     assert f"FIXED {good.decode()} at revision " in ran.out
     assert ran.err.count("\n") <= 30
     assert registry.stored(good) == WHOLE

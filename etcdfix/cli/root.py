@@ -22,16 +22,16 @@ COMMANDS: Commands = {
     "Look": {
         "scan": "Examine everything in scope, and report what cannot be read and why.",
         "explain": "Explain one key: what is wrong, every copy, every way out; or a cause.",
-        "get": "Show stored objects as YAML or JSON, Secrets masked, broken ones as far as they go.",
+        "get": "Show stored objects as YAML or JSON; Secrets are masked.",
         "namespace": "Explain why a namespace cannot finish deleting, and in which order to act.",
         "compare": "Say which keys differ between the members of etcd, or between two moments.",
         "copies": "Find every copy that still exists of what cannot be read, or was deleted lately.",
     },
     "Keys": {
-        "encryption": "Say which encryption key is needed, what opens what, what a new file would do.",
+        "encryption": "Show which encryption key is needed, which file opens what, and what a new file would break.",
     },
     "Mend": {
-        "plan": "Say of many broken objects who makes each again, and in which order; work through it.",
+        "plan": "Plan repairs of many objects, or run a plan.",
         "rescue": "Save unreadable objects from the memory of API servers that still run.",
         "fix": "Put the best copy of an object back.",
         "delete": "Delete exactly one key that is proven unreadable, backed up and recorded.",
@@ -43,8 +43,8 @@ COMMANDS: Commands = {
     },
     "Check": {
         "doctor": "Check what the other commands rest on: etcd, keys, backups, permissions.",
-        "version": "Print which version this is, and what it knows.",
-        "completion": "Print the script that has a shell complete what is typed.",
+        "version": "Print the version and the supported releases.",
+        "completion": "Print a shell completion script.",
         "schema": "Print the JSON Schema of a report or of an audit record.",
     },
 }

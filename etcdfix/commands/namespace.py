@@ -262,7 +262,8 @@ class NamespacePlan:
         for (transformer, action), members in groups.items():
             names = ", ".join(str(b.object) for b, _ in members[:3]) + (", …" if len(members) > 3 else "")
             under = f" under {transformer}" if transformer != IDENTITY else ""
-            note = f"{members[0][1].note} Delete none of them. Do not restart the API servers: caches may hold them."
+            keep = "" if "delete no objects" in action else "Delete none of these objects. "
+            note = f"{members[0][1].note} {keep}Do not restart the API servers: caches may hold them."
             many = counted(len(members), "object")
             yield NamespaceStep(f"{action}: {many}{under} ({names})", members[0][1].command, note)
 

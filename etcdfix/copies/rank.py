@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from etcdfix.copies.model import THE_VALUE, Copy, Freshness, Life, Place, Sameness, Wanted
-from etcdfix.model.model import Confidence
+from etcdfix.model.model import Confidence, RepairKind, RepairProof
 
 _TWO_UIDS: Final = "two uids stand in this generation of the key, and an API server never changes one"
 _PLACES: Final = [*Place]
@@ -67,7 +67,7 @@ def judged(copy: Copy, wanted: Wanted) -> Copy:
         same_object=same,
         freshness=fresh,
         later_writes=later,
-        proof=f"{copy.proof}; {proof}" if copy.proof and proof else copy.proof or proof,
+        proof=f"{copy.proof}. {proof[0].upper()}{proof[1:]}" if copy.proof and proof else copy.proof or proof,
         doubt=copy.doubt or _doubt(copy, wanted),
     )
 
@@ -92,6 +92,13 @@ def _turn(copy: Copy) -> tuple[int, ...]:
     )
 
 
+def _the_value(copy: Copy) -> str:
+    if copy.repair is None or copy.repair.proof is RepairProof.NONE:
+        return "this is the current value"
+    told = "with one bit corrected" if copy.repair.kind is RepairKind.BIT else "corrected"
+    return f"nothing is lost: this is the current value {told}"
+
+
 def _same_object(copy: Copy, wanted: Wanted) -> tuple[Sameness, str]:
     life = wanted.life
     if copy.history is Sameness.OTHER:
@@ -101,7 +108,7 @@ def _same_object(copy: Copy, wanted: Wanted) -> tuple[Sameness, str]:
         theirs = f"that of the object at the key {life.uid or 'missing'} ({life.uid_from})"
         return Sameness.OTHER, f"its uid is {copy.uid or 'missing'}, and {theirs}"
     if copy.place in THE_VALUE:
-        return Sameness.SAME, "it is the value that stands there"
+        return Sameness.SAME, _the_value(copy)
     if copy.uid and life.uid:
         return Sameness.SAME, f"it has the uid of the object at the key ({life.uid_from})"
     if copy.place is Place.MEMORY and copy.mod_revision == life.mod_revision:

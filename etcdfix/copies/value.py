@@ -21,7 +21,7 @@ from etcdfix.sources.base import Source
 from etcdfix.text.safetext import key_word, safe_text
 
 _PROOFS = {
-    RepairProof.TAG: "its tag proves it",
+    RepairProof.TAG: "the tag proves it",
     RepairProof.DECODES: "an object of this key decodes whole",
     RepairProof.NONE: "",
 }

@@ -98,7 +98,7 @@ def parse_configuration(raw: bytes, *, path: str, minor: int | None = None) -> E
     if any(strict or one.kind == REFUSED for one in problems):
         raise _refused(go_quote(path), raw, problems)
     made_by = find_mark(raw)
-    until = "nothing is changed by it before API servers write with it"
+    until = "etcdfix makes no change with this file until API servers use it"
     made = [f"was made by etcdfix encryption {made_by}: {until}"] if made_by else []
     return EncryptionConfiguration(
         path=path,

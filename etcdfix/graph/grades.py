@@ -36,7 +36,7 @@ _WORKLOAD: Final = "a workload: nothing keeps it going until somebody applies it
 _HARMLESS: Final = {"events": "an Event: it would have expired by itself"}
 _LOW: Final = {
     "leases.coordination.k8s.io": "a Lease: its holder makes a new one; a leader or a node's heartbeat may falter",
-    "pods": "a Pod: what runs in it stops, and only a controller makes another",
+    "pods": "a Pod: its containers stop; only a controller creates a new Pod",
     "replicasets.apps": "a ReplicaSet: its Deployment makes it again, one without a Deployment stays away",
     "endpoints": _REMADE,
     "endpointslices.discovery.k8s.io": _REMADE,
@@ -163,7 +163,7 @@ def _kind_reason(index: ImpactIndex, node: int, ref: ObjectRef, *, by_api: bool)
             return Risk.LOW, "an API server re-creates system roles and bindings when it starts"
         return Risk.HIGH, "whoever is authorized through it is refused from now on"
     if index.place(node)[0].codec in {StorageCodec.CUSTOM_RESOURCE, StorageCodec.UNKNOWN}:
-        return Risk.HIGH, "its controller, which nobody here knows, may take down whatever it stands for"
+        return Risk.HIGH, "an unknown controller may delete what the object stands for"
     return Risk.LOW, "what it does ends with it, and nobody is known to make it again"
 
 
@@ -256,7 +256,7 @@ _FINALIZERS: Final = {
         _Finalizer("users of the Secret are not protected", leaks=False),
     ),
 }
-_FOREIGN: Final = _Finalizer("what its controller guards or cleans up stays behind")
+_FOREIGN: Final = _Finalizer("the finalizer's cleanup will not run")
 
 
 def lost_finalizers(names: Sequence[str], confidence: Confidence) -> tuple[LostFinalizer, ...]:

@@ -196,8 +196,10 @@ def best_choice(
         missing = next((rule for rule in needed if not accepted.accepts(rule)), None)
         hint = _ways(found, run) or explain(wanted.key).line(run)
         if missing is not None:
-            why = f"{key}: the copy needs your word: {MEANINGS[missing]}"
-            raise unless_accepted(missing, why)
+            why = f"the copy needs your word: {MEANINGS[missing]}"
+            if missing is Rule.NEWER_THAN_KNOWN:
+                why = "etcdfix cannot tell whether a newer release wrote this value"
+            raise unless_accepted(missing, f"{key}: {why}")
         refusal = found[0].refusal if found and all(one.refusal for one in found) else None
         if refusal is not None and refusal.rule == Rule.UNDETERMINED:
             raise refuse(

@@ -224,7 +224,7 @@ def shown_of(offer: Offer) -> ShownCopy:
 
 
 _LOOKED_AT: Final = frozenset({Rule.ONLY_COPY, Rule.NEWER_THAN_KNOWN, Rule.UNKNOWN_UID, Rule.UNLISTED_SOURCE})
-_COMPACTS: Final = "API servers have it compacted away every 5 minutes."
+_COMPACTS: Final = "API servers compact old revisions away every 5 minutes."
 _ACTIONS: Final = {
     Place.BIT: "Put the value right",
     Place.CANDIDATE: "Encrypt the value under today's key",

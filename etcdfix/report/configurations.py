@@ -107,7 +107,7 @@ class EncryptionCheckReport(PublishedReport, frozen=True, kw_only=True):
         refused = any(one.check == "refused" for one in self.findings)
         if len(self.files) == 1:
             path = self.files[0].path
-            told = f"API servers refuse {path}" if refused else f"API servers take {path}"
+            told = f"API servers refuse {path}" if refused else f"API servers accept {path}"
         elif not self.compared:
             told = f"API servers refuse one of {len(self.files)} files, so they are not compared"
         else:
@@ -158,8 +158,8 @@ class FileRecord(msgspec.Struct, frozen=True):
 
 
 MARKED: Final = (
-    "What was written holds encryption keys, and only its owner may read it. Look at what writes, then give it to API "
-    "servers as it is. etcdfix changes nothing by it before they write with it."
+    "The file holds encryption keys, and only its owner may read it. Check the write keys, then deploy the file "
+    "unchanged. etcdfix makes no change with this file until API servers use it."
 )
 """About a file that etcdfix made."""
 

@@ -238,9 +238,7 @@ class NamespaceReport(SourcedReport, frozen=True, kw_only=True):
         gone = (
             f"{counted(left, 'object')} in it WILL BE LEFT BEHIND: no CustomResourceDefinition serves them."
         )
-        order = (
-            "A pod cannot be read or judged: the deletion may have no order, and the rest go before pods end."
-        )
+        order = "A pod is unreadable or not judged, so other objects may be deleted while pods still run."
         unread = f"{counted(perhaps, 'object')} in it MAY BE LEFT BEHIND: the CustomResourceDefinition cannot be read."
         unknown = f"It is not known whether {counted(len(state.unknown_apis), 'API')} answers."
         said = (
@@ -329,7 +327,7 @@ def _after(report: NamespaceReport) -> list[str]:
         else ""
     )
     if report.plan:
-        calm = "Nobody deletes it now. " if report.state.startswith("active") else ""
+        calm = "Nobody is deleting this namespace. " if report.state.startswith("active") else ""
         return [f"{since}{calm}{counted(len(report.plan), 'step')} in all: -o wide lists them in order."]
     seen = "" if report.complete else "that was seen "
     return [f"{since}Nothing {seen}has to be done now."]

@@ -160,9 +160,10 @@ def _recovery(deleted: Change) -> Iterator[str]:
     resource, unread = str(deleted.present.found.directory.group_resource), deleted.present.alike.unread
     others = unread.get(resource, 0)
     if others:
+        they = "they are" if others > 1 else "it is"
         yield (
-            f"{counted(others, 'other value')} of {resource} may fail: then LIST and watches do. A LIST that works "
-            "may come from memory, for 30 s."
+            f"{counted(others, 'other value')} of {resource} may be unreadable; while {they}, "
+            "LIST and watches fail. A LIST that works may come from memory, for 30 s."
         )
     else:
         yield (

@@ -38,7 +38,7 @@ _LONGEST: Final = 180
 _CANDIDATE: Final = "an object of this etcd key comes out, and nothing proves its contents"
 _PROVEN: Final = {
     RepairProof.TAG: "the value opens, and its tag authenticates it",
-    RepairProof.DECODES: "an unencrypted object of this etcd key decodes whole; no bit was searched for",
+    RepairProof.DECODES: "an unencrypted object of this etcd key decodes whole; no bit was guessed",
     RepairProof.NONE: "NONE: AES-CBC has no tag. An object comes out. ITS CONTENTS MAY BE WRONG, as accepted",
 }
 _OF_THE_NAME: Final = (

@@ -107,7 +107,7 @@ def _steps(
     if worst is not None:
         soon = "A live etcd may have compacted it: keep this file."
         if not run.of_a_file:
-            soon = "API servers have it compacted away every 5 minutes: save all of them now, or take a snapshot."
+            soon = "API servers compact old revisions away every 5 minutes: save all of them now, or take a snapshot."
         told = f"A readable revision of {counted(saved, 'object')} is kept (save in the plan). {soon}"
         yield "Save earlier revisions", f"{told} The worst loss:", Command(text=worst.save)
     others = (

@@ -199,13 +199,13 @@ def headline(stakes: Sequence[Stake], undetermined: Sequence[str] = (), *, past:
     conditional = all(stake.conditional for stake in same)
     if past or conditional:
         failing = [stake for stake in same if stake.behaviour is ServerBehaviour.CORRUPT] or same
-        return f"{start}{still or ' if API servers use this configuration'}: LIST of {_named(failing)} fails."
+        return f"{start}{still or ' if API servers use this configuration'}: LIST of {_failing(failing)}."
     same = [stake for stake in same if not stake.conditional]
     failing = [stake for stake in same if stake.behaviour is ServerBehaviour.CORRUPT]
     if not failing:
-        return f"{start}: LIST of {_named(same)} as JSON fails. kubectl cannot read them."
-    frozen = " Deleted namespaces stay." if any(stake.holds_namespaces for stake in failing) else ""
-    return f"{start}: LIST of {_named(failing)} fails unless a cache answers.{frozen}"
+        return f"{start}: LIST of {_failing(same, ' as JSON')}. kubectl cannot read them."
+    frozen = " No namespace finishes deleting." if any(stake.holds_namespaces for stake in failing) else ""
+    return f"{start}: LIST of {_failing(failing)} unless a cache answers.{frozen}"
 
 
 def restart_warning(stakes: Sequence[Stake], undetermined: Sequence[str] = (), *, past: bool = False) -> str:
@@ -227,6 +227,12 @@ def keep_memory(*, past: bool = False) -> str:
     """Return why no API server should be restarted where encryption keys may be lost, or not at hand, in one line."""
     why = " until a scan of the cluster finds nothing wrong." if past else f": {_MEMORY}"
     return f"{DO_NOT_RESTART}{why}"
+
+
+def _failing(stakes: Sequence[Stake], how: str = "") -> str:
+    """Name the resources with the verb: one fails, several fail."""
+    several = len({stake.resource.resource for stake in stakes}) > 1
+    return f"{_named(stakes)}{how} {'fail' if several else 'fails'}"
 
 
 def _named(stakes: Iterable[Stake]) -> str:

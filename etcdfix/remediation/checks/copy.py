@@ -249,4 +249,4 @@ def speaks_for(now: Present, change: Change) -> str:
         return f"by itself: its own digests fit, and the one that was given; no record lists it (its log: {named})"
     if now.absent:
         return f"record {standing.intent.link.sequence} of this audit log lists these bytes at this key"
-    return f"record {standing.intent.link.sequence} of this audit log put there what stands there now"
+    return f"the current value was written by record {standing.intent.link.sequence} of this audit log"

@@ -87,7 +87,7 @@ MAY_BE_CACHED: Final = LOST_KEY | {
 }
 """An API server that ran before may still hold the object."""
 
-_TRY = "Find the configuration that opens it: other control-plane nodes, backups of the file. Try each"
+_TRY = "Find the old configuration file, on other control-plane nodes or in backups. Try each file"
 _COPY = "Change the file of the API servers only after a COPY of it opens the values."
 _CONFIGURATION: dict[Cause, tuple[str, str]] = {
     Cause.RESOURCE_NOT_CONFIGURED: (
@@ -100,7 +100,7 @@ _CONFIGURATION: dict[Cause, tuple[str, str]] = {
     ),
     Cause.KEY_NAME_MISSING: (
         _TRY,
-        f"It has the old key. Add that under its old name, below the current write key. {_COPY}",
+        f"Once a file opens the values, copy its key under the same name, below the current write key. {_COPY}",
     ),
     Cause.PLAINTEXT_NOT_ALLOWED: (
         "Add identity as the last provider of the resource, then rewrite the objects",
@@ -208,10 +208,10 @@ def from_memory(words: Sequence[str], key: bytes | None = None, *, lost: bool) -
         lost: The encryption key is lost.
     """
     save = Remedy(
-        "Save what API servers still have in memory before anything else: their next restart ends it",
+        "Save the objects that API servers hold in memory, before anything else",
         commands.rescue(words) if words else NO_COMMAND,
-        "An API server that has run since before the loss may still hold the "
-        f"{'object' if key else 'objects'}. A restart ends that, as does the deletion of one that does not read.",
+        "API servers that have run since before the loss may hold them. A restart, or deleting one unreadable object, "
+        "loses them all.",
         WayKind.RESCUE,
     )
     if not lost or not words:
@@ -219,7 +219,7 @@ def from_memory(words: Sequence[str], key: bytes | None = None, *, lost: bool) -
     note = "Use it where the key is lost for ever. First save everything of the kind in DIR."
     if key is None:
         again = Remedy(
-            "Then plan what becomes of each: API servers can write anew what they hold",
+            "Then make a plan: API servers can write the objects again from memory",
             commands.plan("REPORT", "PLAN", rescued="DIR"),
             f"{note} REPORT is a scan of everything, saved with -o json.",
             WayKind.FIX,

@@ -113,7 +113,7 @@ _CONNECT_ERRORS = (
     (
         ("CONNECTION REFUSED",),
         "nobody listens there (connection refused)",
-        "is etcd running, and is it this port",
+        "check that etcd runs there; name another address with --endpoints, or a snapshot with --snapshot",
     ),
     (("NO SUCH FILE OR DIRECTORY",), "there is no such socket", ""),
     (("PERMISSION DENIED",), "may not be opened by this OS user", ""),

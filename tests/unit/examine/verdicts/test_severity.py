@@ -84,7 +84,7 @@ def test_types_that_keep_a_server_from_getting_ready() -> None:
         found = of_type(resource)
         assert "readyz" in restart_warning([found]), resource
         holds = found.namespaced or resource == "namespaces"
-        assert ("Deleted namespaces stay" in headline([found])) is holds, resource
+        assert ("No namespace finishes deleting" in headline([found])) is holds, resource
 
 
 def test_the_worst_is_said_of_several() -> None:
@@ -127,9 +127,9 @@ def test_what_another_configuration_may_read_is_said_with_an_if() -> None:
 def test_names_are_left_out_where_the_line_would_be_too_long() -> None:
     many = [stake(f"/registry/{name}/shop/web") for name in ("pods", "secrets", "persistentvolumeclaims")]
     line = headline(many)
-    assert line.startswith("BREAKS NOW: LIST of pods and 2 more types fails unless a cache answers. ")
+    assert line.startswith("BREAKS NOW: LIST of pods and 2 more types fail unless a cache answers. ")
     assert len(line) <= 100
-    assert "pods and services fails" in headline(
+    assert "pods and services fail" in headline(
         [stake("/registry/pods/a/b"), stake("/registry/services/specs/a/b")]
     )
 

@@ -139,7 +139,7 @@ def test_what_a_failure_means_for_the_next_step(code: str, details: str, kind: F
 @pytest.mark.parametrize(
     ("endpoint", "details", "message", "hint"),
     [
-        (PLAIN, "ipv4:127.0.0.1:1: Failed to connect: Connection refused (111)", "nobody listens there", "running"),
+        (PLAIN, "ipv4:127.0.0.1:1: Failed to connect: Connection refused (111)", "nobody listens there", "etcd runs"),
         (SECURE, "errors resolving dns:///nowhere:1", "that host name is not known", ""),
         (SECURE, "connection attempt timed out before receiving SETTINGS frame", "no connection in time", "--dial"),
         (PLAIN, "Socket closed", "may speak TLS", "https://"),

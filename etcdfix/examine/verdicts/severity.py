@@ -204,7 +204,7 @@ def headline(stakes: Sequence[Stake], undetermined: Sequence[str] = (), *, past:
     failing = [stake for stake in same if stake.behaviour is ServerBehaviour.CORRUPT]
     if not failing:
         return f"{start}: LIST of {_failing(same, ' as JSON')}. kubectl cannot read them."
-    frozen = " No namespace finishes deleting." if any(stake.holds_namespaces for stake in failing) else ""
+    frozen = " No namespace gets deleted." if any(stake.holds_namespaces for stake in failing) else ""
     return f"{start}: LIST of {_failing(failing)} unless a cache answers.{frozen}"
 
 

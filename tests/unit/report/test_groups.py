@@ -50,7 +50,7 @@ def report(groups: Groups, total: int, **changes: Any) -> ScanReport:
     summary = Summary(
         keys=2 * total,
         decrypt_failures=total,
-        at_stake="BREAKS NOW: LIST of secrets fails unless a cache answers. No namespace finishes deleting.",
+        at_stake="BREAKS NOW: LIST of secrets fails unless a cache answers. No namespace gets deleted.",
         do_not_restart="Do not restart an API server: it would not get ready again (readyz).",
         next=Remedy("Find the original key in a backup", explain(b"/registry/secrets/shop/web")),
         key_loss=[LOST, LOST, LOST],

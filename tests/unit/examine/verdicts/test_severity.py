@@ -84,7 +84,7 @@ def test_types_that_keep_a_server_from_getting_ready() -> None:
         found = of_type(resource)
         assert "readyz" in restart_warning([found]), resource
         holds = found.namespaced or resource == "namespaces"
-        assert ("No namespace finishes deleting" in headline([found])) is holds, resource
+        assert ("No namespace gets deleted" in headline([found])) is holds, resource
 
 
 def test_the_worst_is_said_of_several() -> None:

@@ -24,6 +24,19 @@ class CertificateFiles:
     key: Path
 
 
+_SIGNS = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+
+
 class CertificateAuthority:
     """A throw-away CA that signs server and client certificates into one folder."""
 
@@ -35,6 +48,7 @@ class CertificateAuthority:
         now = dt.datetime.now(dt.UTC)
         builder = self._begun(self._name, self._key, now - 30 * _DAY, now + 30 * _DAY)
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        builder = builder.add_extension(_SIGNS, critical=True)
         self.cert = folder / "ca.crt"
         self.cert.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(_PEM))
 
@@ -68,6 +82,10 @@ class CertificateAuthority:
     ) -> x509.CertificateBuilder:
         builder = x509.CertificateBuilder().subject_name(subject).issuer_name(self._name)
         builder = builder.public_key(key.public_key()).serial_number(x509.random_serial_number())
+        # Python 3.13 asks for what names the issuer's key.
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        subject_key = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+        builder = builder.add_extension(issuer, critical=False).add_extension(subject_key, critical=False)
         return builder.not_valid_before(start).not_valid_after(end)
 
 

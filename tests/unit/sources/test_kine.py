@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -377,7 +378,8 @@ def test_a_compaction_that_cannot_be(written: Path, said: str, kept: int) -> Non
 
 
 def test_a_table_without_its_indexes_is_read_all_the_same(written: Path) -> None:
-    found = sqlite3.connect(written).execute("SELECT name FROM sqlite_master WHERE type = 'index'").fetchall()
+    with closing(sqlite3.connect(written)) as database:
+        found = database.execute("SELECT name FROM sqlite_master WHERE type = 'index'").fetchall()
     before = table_of(written)
     after = table_of(changed(written, *(f"DROP INDEX {name}" for (name,) in found)))
     assert list(before.names(b"", 5)) == list(after.names(b"", 5))

@@ -14,10 +14,10 @@ from etcdfix.remediation.commit import ChangeOutcome
 from etcdfix.remediation.intent import DONE
 from etcdfix.report.advice.finding import unsafe_deletion
 from etcdfix.report.change import ChangeReport, FollowUp, Refusal
+from etcdfix.report.groups import objects_by_kind
 from etcdfix.report.origin import TOOL, timestamp
 from etcdfix.text.commands import NO_COMMAND, Command, Part, RunOptions, after_change, scan
 from etcdfix.text.safetext import key_base64, key_word
-from etcdfix.text.words import counted
 
 
 def outcome_report(
@@ -157,12 +157,13 @@ def _undo(verb: Verb, outcome: ChangeOutcome) -> Iterator[FollowUp]:
 
 
 def _recovery(deleted: Change) -> Iterator[str]:
-    resource, unread = str(deleted.present.found.directory.group_resource), deleted.present.alike.unread
+    group_resource, unread = deleted.present.found.directory.group_resource, deleted.present.alike.unread
+    resource = str(group_resource)
     others = unread.get(resource, 0)
     if others:
-        they = "they are" if others > 1 else "it is"
+        count, kind = objects_by_kind([(*group_resource, others)], 1).split(" ", 1)
         yield (
-            f"{counted(others, 'other value')} of {resource} may be unreadable; while {they}, "
+            f"{count} other {kind} may be unreadable; while {'they are' if others > 1 else 'it is'}, "
             "LIST and watches fail. A LIST that works may come from memory, for 30 s."
         )
     else:

@@ -23,6 +23,7 @@ from etcdfix.report.document import (
     Step,
     Steps,
     Table,
+    ToWide,
     stakes,
 )
 from etcdfix.report.finding import shown_lease
@@ -187,7 +188,9 @@ class ComparisonReport(PublishedReport, frozen=True, kw_only=True):
         return Document(
             status=self._status(),
             about=about(
-                self.tool, self.generated_at, ("more", "-o wide lists the keys" if self.differing else "")
+                self.tool,
+                self.generated_at,
+                ("more", ToWide("-o wide lists the keys") if self.differing else ""),
             ),
             stakes=lines,
             next=Step(step.action, step.command) if step is not None else None,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
@@ -36,6 +36,19 @@ class Status(msgspec.Struct, frozen=True):
 
     state: State
     headline: str
+
+
+class ToWide(str):
+    """Text that points at ``-o wide``; there, and in a page, ``instead`` stands in its place, "" for nothing."""
+
+    __slots__ = ("instead",)
+    instead: str
+
+    def __new__(cls, text: str, instead: str = "") -> Self:
+        """Return the text of the first screen."""
+        made = super().__new__(cls, text)
+        made.instead = instead
+        return made
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -177,6 +190,28 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     sections: Sequence[Section] = ()
 
 
+def in_full(document: Document) -> Document:
+    """Return a document for a form that shows every section: it points at no wider one."""
+
+    def here(text: str) -> str:
+        return text.instead if isinstance(text, ToWide) else text
+
+    def facts(section: Facts) -> Facts:
+        return msgspec.structs.replace(section, facts=[(name, here(text)) for name, text in section.facts])
+
+    def whole(section: Section) -> Section:
+        if isinstance(section, Prose):
+            return msgspec.structs.replace(section, paragraphs=[*map(here, section.paragraphs)])
+        return facts(section) if isinstance(section, Facts) else section
+
+    return msgspec.structs.replace(
+        document,
+        about=facts(document.about),
+        stakes=[*filter(None, map(here, document.stakes))],
+        sections=[*map(whole, document.sections)],
+    )
+
+
 def why_incomplete(reasons: Sequence[str]) -> Prose:
     """Return the section with all reasons, for a report whose first screen says only that it is incomplete."""
     return Prose(title="Why this is incomplete", paragraphs=reasons, wide=True)
@@ -190,7 +225,7 @@ def stakes(
     if len(lines) <= _MOST_STAKES:
         return lines, []
     shown, rest = lines[: _MOST_STAKES - 1], lines[_MOST_STAKES - 1 :]
-    return [*shown, f"{len(rest)} more: -o wide lists them"], [
+    return [*shown, ToWide(f"{len(rest)} more: -o wide lists them")], [
         Prose(title="More", paragraphs=rest, wide=True)
     ]
 

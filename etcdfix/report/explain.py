@@ -23,6 +23,7 @@ from etcdfix.report.document import (
     Status,
     Steps,
     Table,
+    ToWide,
     why_incomplete,
     wide_table,
 )
@@ -303,9 +304,8 @@ class ExplainReport(SourcedReport, frozen=True, kw_only=True):
         title = "Other ways out, the least destructive first"
         yield Steps(title=title, steps=others, brief=1, wide=at_hand or shows is not Shows.ALL)
         if shows is Shows.ALL:
-            more = (
-                f"{counted(len(others), 'way')} out: -o wide; to hand the case on, without plaintext: -o html"
-            )
+            hand_on = "to hand the case on, without plaintext: -o html"
+            more = ToWide(f"{counted(len(others), 'way')} out: -o wide; {hand_on}", hand_on)
             deletes = self.impact is not None and any(way.verb == "delete" for way in self.remedies)
             risk = self.impact.brief() if self.impact is not None and deletes else []
             yield Facts(

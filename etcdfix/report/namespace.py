@@ -24,6 +24,7 @@ from etcdfix.report.document import (
     Step,
     Steps,
     Table,
+    ToWide,
     wide_table,
 )
 from etcdfix.report.model import SourcedReport
@@ -328,7 +329,8 @@ def _after(report: NamespaceReport) -> list[str]:
     )
     if report.plan:
         calm = "Nobody is deleting this namespace. " if report.state.startswith("active") else ""
-        return [f"{since}{calm}{counted(len(report.plan), 'step')} in all: -o wide lists them in order."]
+        steps = f"{since}{calm}{counted(len(report.plan), 'step')} in all"
+        return [ToWide(f"{steps}: -o wide lists them in order.", f"{steps}.")]
     seen = "" if report.complete else "that was seen "
     return [f"{since}Nothing {seen}has to be done now."]
 

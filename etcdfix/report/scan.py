@@ -21,6 +21,7 @@ from etcdfix.report.document import (
     Step,
     Steps,
     Table,
+    ToWide,
     whole_case,
     why_incomplete,
     wide_table,
@@ -201,7 +202,7 @@ class ScanReport(ScanHeader, frozen=True, kw_only=True):
             warned = f"{summary.warnings} more with a warning" if summary.warnings else ""
             more = [
                 ("warnings", warned),
-                ("more", "-o wide lists keys"),
+                ("more", ToWide("-o wide lists keys")),
                 ("more", "etcdfix explain KEY"),
             ]
         return Facts(
@@ -218,9 +219,9 @@ class ScanReport(ScanHeader, frozen=True, kw_only=True):
         if self.summary.keys == self.summary.not_objects:
             reasons = reasons[1:]  # the headline says the first
         if reasons:
-            more = f" (+{len(reasons) - 1}: -o wide)" if len(reasons) > 1 else ""
-            reason = fit(reasons[0], _MOST_OF_A_REASON, end=True)
-            yield Prose(paragraphs=[f"Not everything was examined: {reason}{more}"])
+            told = f"Not everything was examined: {fit(reasons[0], _MOST_OF_A_REASON, end=True)}"
+            more = ToWide(f"{told} (+{len(reasons) - 1}: -o wide)", told)
+            yield Prose(paragraphs=[more if len(reasons) > 1 else told])
         if groups:
             rows = [
                 (group.count, what_is_wrong(group), where(group), what_to_do(group), *_wide_cells(group))

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from etcdfix.report.document import Document, Facts, Kind, Prose, Section, Steps, Table, Tree
+from etcdfix.report.document import Document, Facts, Kind, Prose, Section, Steps, Table, Tree, in_full
 from etcdfix.report.render.rows import ShownRows
 from etcdfix.report.render.text import cell_text, headline_of
 from etcdfix.text.commands import RunOptions
@@ -39,7 +39,7 @@ class HTMLWriter(ShownRows):
 
     def end(self, report: Any) -> None:
         """Write the page."""
-        document = self.document_of(report)
+        document = in_full(self.document_of(report))
         self._stream.write(page(document, self._run, [*_origin(report)]).encode("utf-8", "backslashreplace"))
 
 

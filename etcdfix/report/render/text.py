@@ -22,6 +22,7 @@ from etcdfix.report.document import (
     Steps,
     Table,
     Tree,
+    in_full,
 )
 from etcdfix.report.render.rows import ShownRows
 from etcdfix.text.commands import Command, RunOptions
@@ -83,6 +84,7 @@ def headline_of(document: Document) -> str:
 def text_lines(document: Document, run: RunOptions, width: int, *, wide: bool = False) -> Iterator[str]:
     """Yield the lines of a document, safe to print."""
     lines = _Lines(run, width, wide=wide)
+    document = in_full(document) if wide else document
     yield from lines.folded(headline_of(document))
     for stake in document.stakes:
         yield from lines.folded(stake)

@@ -20,6 +20,7 @@ from etcdfix.report.document import (
     Step,
     Steps,
     Table,
+    ToWide,
     Tree,
 )
 from etcdfix.report.document import State as DocumentState
@@ -47,8 +48,10 @@ class Sizes(PublishedReport, frozen=True, kw_only=True):
         rows = [(int(str(row["bytes"])), "words " * 12, str(row["key"])) for row in self.keys]
         return Document(
             status=Status(DocumentState.FINDINGS, "3 objects are large"),
-            about=Facts(facts=[("revision", "revision 7"), ("empty", "")]),
-            stakes=["BREAKS NOW: \x1b[31mnothing"],
+            about=Facts(
+                facts=[("revision", "revision 7"), ("empty", ""), ("keys", ToWide("-o wide lists keys"))]
+            ),
+            stakes=["BREAKS NOW: \x1b[31mnothing", ToWide("2 more: -o wide lists them")],
             next=Step("look at the largest", self.step),
             sections=[
                 Table(
@@ -62,6 +65,7 @@ class Sizes(PublishedReport, frozen=True, kw_only=True):
                     total=len(rows) + 1,
                 ),
                 Steps(steps=[Step("do it", self.step, "with care")]),
+                Prose(paragraphs=[ToWide("6 steps: -o wide lists them", "6 steps in all.")]),
                 Prose(title="Why", paragraphs=["<b>because</b>"], wide=True),
                 Tree(title="Tree", nodes=[Node("top", [Node("below")])]),
             ],
@@ -93,6 +97,13 @@ def test_text_of_strangers_moves_no_terminal(form: str) -> None:
 
 def test_a_page_escapes_text_of_strangers() -> None:
     assert "<b>because</b>" not in written("html")
+
+
+def test_no_wide_form_points_at_itself() -> None:
+    assert written("text").count("-o wide lists") == 4
+    for form in ("wide", "html"):
+        assert "-o wide" not in written(form)
+        assert "6 steps in all." in written(form)
 
 
 def test_text_shows_the_first_rows_and_counts_the_others() -> None:

@@ -132,6 +132,7 @@ class RefusedByRule(RemediationRefused):
     Attributes:
         rule: The rule that forbids the change, a word of :mod:`etcdfix.model.rules`; if several do, the first.
         lift: Options that would lift it; empty where nothing does.
+        offer: The end of the hint that offers them; "" where it does not.
         also: What else forbids it, where all checks were asked.
         lifted: What to say of the command that no rule would refuse, a sentence; "" where not all checks were asked.
         command: That whole command; "" where there is none.
@@ -140,6 +141,7 @@ class RefusedByRule(RemediationRefused):
     code = "refused-by-rule"
     rule: str
     lift: tuple[str, ...] = ()
+    offer: str = ""
     also: tuple[RefusedByRule, ...] = ()
     lifted: str = ""
     command: str = ""

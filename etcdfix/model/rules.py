@@ -107,6 +107,6 @@ def refuse(rule: Rule, message: str, *, hint: str = "", lift: Iterable[str] = ()
 
 def unless_accepted(rule: Rule, message: str, *, hint: str = "", name: str = "") -> RefusedByRule:
     """Return the refusal of a rule that its own word lifts; ``hint`` is what else would, a clause."""
-    said = f"if you accept that: {acceptance(rule, name)}"
+    offer = f"{'; ' if hint else ''}if you accept that: {acceptance(rule, name)}"
     lift = ("--accept", f"{rule}={name}" if name else rule.value)
-    return refuse(rule, message, hint=f"{hint}; {said}" if hint else said, lift=lift)
+    return RefusedByRule(message, rule=rule.value, hint=hint + offer, lift=lift, offer=offer)

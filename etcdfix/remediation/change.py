@@ -330,7 +330,7 @@ def ask(checks: Sequence[Check], present: Present, change: Change) -> list[str]:
         if unknown is not None:
             raise unknown
         return list(dict.fromkeys(warnings))
-    words, pending = list[str](), refusals
+    words, pending, asked_first = list[str](), refusals, len(refusals)
     while pending and unknown is None and all(one.lift for one in pending):
         new = dict.fromkeys(one.lift for one in pending if one.lift[1] not in words)
         if not new:
@@ -339,6 +339,10 @@ def ask(checks: Sequence[Check], present: Present, change: Change) -> list[str]:
         pending, _, unknown = _ask_all(checks, present, change.accepting(words))
         known = {(one.rule, one.message) for one in refusals}
         refusals += [one for one in pending if (one.rule, one.message) not in known]
+    if pending and unknown is None:  # nothing lets it through: no word is offered, nor what is said of one
+        refusals[asked_first:] = [one for one in refusals[asked_first:] if not one.lift]
+        for one in refusals:
+            one.hint = one.hint.removesuffix(one.offer)
     first, *also = refusals
     first.also = tuple(also)
     if pending or unknown is not None:

@@ -80,7 +80,8 @@ def ends_cached_reads(present: Present, change: Change) -> Iterator[RefusedByRul
     kin, resource = present.kin, present.first.directory.group_resource
     if not kin.count:
         return
-    who = f"{counted(kin.count, 'other value')} of {resource} whose encryption key is lost"
+    do = "does" if kin.count == 1 else "do"
+    who = f"{counted(kin.count, 'other value')} of {resource} that {do} not open"
     ends = "API servers that still hold them in memory give all of them up with this deletion"
     if change.accepts(Rule.ENDS_CACHED_READS):
         yield f"{who}: {ends}"

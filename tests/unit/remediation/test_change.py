@@ -99,6 +99,22 @@ def test_one_refusal_lists_all_and_ends_with_what_would_go_through(
     assert lifted in said.lifted
 
 
+def test_what_nothing_lets_through_offers_no_word() -> None:
+    """What is said only once a word was accepted that nobody gave is left out, unless it is what forbids it."""
+
+    def asks_then(_present: Present, change: Change) -> Iterator[RefusedByRule]:
+        if change.accepts(Rule.MASS_DAMAGE):
+            yield refuse(Rule.NO_API_SERVER, "nobody answered", hint="--kubeconfig FILE")
+
+    said = asked(needs(Rule.MASS_DAMAGE), needs(Rule.ONLY_COPY, after=Rule.MASS_DAMAGE), asks_then)
+    assert isinstance(said, RefusedByRule)
+    assert [(one.rule, one.hint) for one in (said, *said.also)] == [
+        ("mass-damage", ""),
+        ("no-api-server", "--kubeconfig FILE"),
+    ]
+    assert said.lifted.startswith("No --accept")
+
+
 def test_words_stand_before_what_ends_the_options() -> None:
     said = asked(needs(Rule.ONLY_COPY), given=("etcdfix", "delete", "--dry-run", "--", "/registry/a"))
     assert isinstance(said, RefusedByRule)

@@ -138,6 +138,7 @@ def _events_of(loader: goyaml._Events) -> list[tuple[type, object, int | None]] 
     return events
 
 
+@pytest.mark.thorough
 @settings(max_examples=15)
 @given(
     st.text("[]{},:?-&*!|>'\"# \nab", max_size=60)

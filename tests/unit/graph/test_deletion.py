@@ -381,6 +381,7 @@ def test_a_cluster_scoped_dependent_of_a_namespaced_owner_blocks_for_ever(cluste
         assert collect(index, node_of(index, key), by_api=how).stays == ""
 
 
+@pytest.mark.thorough
 def test_a_long_ring_and_a_long_chain(cluster: Cluster) -> None:
     key = config(cluster, "c0", f"c{MANY - 1}")
     for number in range(1, MANY):

@@ -436,6 +436,7 @@ def test_a_plan_that_changes_after_it_was_read_changes_nothing(made: tuple[Path,
     assert (asked(plan, value.key), list(plan.entries)) == (expected, rows)
 
 
+@pytest.mark.thorough
 def test_very_many_rows_take_little_memory(made: tuple[Path, StoredValue]) -> None:
     path, value = grown(made[0], 12_000), made[1]
     reseal(path)

@@ -196,6 +196,7 @@ def test_each_finding_is_found_by_its_key(tmp_path: Path) -> None:
     assert found.get(b"/registry/a") is None
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("lines", [False, True], ids=["json", "jsonl"])
 def test_ten_times_the_findings_take_little_memory(tmp_path: Path, lines: bool) -> None:
     """A finding costs its place, where what it says takes 400 bytes."""

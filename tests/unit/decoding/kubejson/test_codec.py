@@ -269,6 +269,7 @@ def test_whatever_is_not_plainly_healthy_is_left_to_the_exact_way(
         decoder.decode(data)
 
 
+@pytest.mark.thorough
 def test_every_message_of_every_release_can_be_made() -> None:
     schema = load_schema()
     structs = Structs(GoTypes(schema))

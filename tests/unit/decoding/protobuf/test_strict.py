@@ -143,6 +143,7 @@ def nested(depth: int, innermost: bytes) -> bytes:
     return b"".join(reversed(heads)) + innermost
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("innermost", [b"", b"\x00", number(99, 1) * 3])
 def test_nesting_has_no_limit(innermost: bytes) -> None:
     data = nested(30_000, innermost)

@@ -111,6 +111,7 @@ def test_whatever_a_key_is_called_the_document_is_valid(key: bytes) -> None:
     assert max(len(case.name) for case in found.cases) <= 1_001
 
 
+@pytest.mark.thorough
 def test_memory_does_not_grow_with_the_cases(tmp_path: Path) -> None:
     def most(cases: int) -> int:
         finding = finding_from(examination())

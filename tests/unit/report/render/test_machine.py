@@ -149,6 +149,7 @@ class _Sink(io.RawIOBase):
         return len(data)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["json", "jsonl", "yaml"])
 def test_findings_are_not_kept_in_memory(kind: str) -> None:
     def living() -> int:

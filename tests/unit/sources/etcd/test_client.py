@@ -260,6 +260,7 @@ def test_a_watch_of_a_member_that_answers_nothing_any_more(etcd: ScriptedEtcd) -
     assert etcd.ranges() == []
 
 
+@pytest.mark.thorough
 def test_a_watch_in_which_nothing_happens_goes_on_while_its_member_lives(etcd: ScriptedEtcd) -> None:
     answer = threading.Event()
     with (connected := Connected(etcd.endpoint, command_timeout_seconds=0.6)) as client:
@@ -299,6 +300,7 @@ def test_a_page_goes_to_a_member_that_lives(pair: tuple[ScriptedEtcd, ScriptedEt
     assert connected.notices[-1].endswith(f", trying again at {second.endpoint}")
 
 
+@pytest.mark.thorough
 def test_a_member_whose_certificate_cannot_be_fetched(etcd: ScriptedEtcd, tmp_path: Path) -> None:
     """With --insecure-skip-tls-verify the way to a member may fail before anything is sent."""
     import grpc  # not at the top: the package sets variables that grpc reads when it is imported

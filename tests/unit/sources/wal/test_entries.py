@@ -218,6 +218,7 @@ def test_a_log_inside_a_value_is_not_read_for_the_log(tmp_path: Path) -> None:
     assert not [one for one in found if isinstance(one, Record) and b"planted" in one.data]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "frames",
     [

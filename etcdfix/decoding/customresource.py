@@ -63,24 +63,6 @@ class CustomResourceInfo(msgspec.Struct, frozen=True):
     webhook_service: str = ""
     bundle_broken: bool = False
 
-    @property
-    def preferred_version(self) -> str:
-        """The version in which controllers ask for its objects, as discovery says it; "" where none is served."""
-        return min(self.served_versions, key=_version_rank, default="")
-
-
-_VERSION: Final = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
-_STAGES: Final = {None: 0, "beta": 1, "alpha": 2}
-
-
-def _version_rank(version: str) -> tuple[int, int, int, str]:
-    """Sort as ``apimachinery/pkg/version/helpers.go`` does: v2, v1, v1beta2, v1alpha1, then what has another form."""
-    found = _VERSION.fullmatch(version)
-    if found is None:
-        return len(_STAGES), 0, 0, version
-    major, stage, minor = found.groups()
-    return _STAGES[stage], -int(major), -int(minor or 0), version
-
 
 def crd_info(crd: Mapping[str, Any]) -> CustomResourceInfo:
     """Read a CustomResourceDefinition of either version, v1beta1 (how they are stored) or v1.

@@ -24,17 +24,8 @@ class CertificateFiles:
     key: Path
 
 
-_SIGNS = x509.KeyUsage(
-    digital_signature=False,
-    content_commitment=False,
-    key_encipherment=False,
-    data_encipherment=False,
-    key_agreement=False,
-    key_cert_sign=True,
-    crl_sign=True,
-    encipher_only=False,
-    decipher_only=False,
-)
+# Of nine uses in the order of RFC 5280, those of a CA: it signs certificates and revocation lists.
+_SIGNS = x509.KeyUsage(*(use in {5, 6} for use in range(9)))
 
 
 class CertificateAuthority:

@@ -305,10 +305,12 @@ def test_prefix_of_something_else(registry: Attacked) -> None:
 
 def test_kube_system_that_is_not_there(registry: Attacked) -> None:
     at = registry.put("shop/cut", secret("cut")[:-9])
+    registry.put("shop", namespace_object("shop"), resource="namespaces")
     registry.etcd.delete(registry.key("kube-system", "namespaces"))
     flags = without(EVERY_FLAG, "unknown-cluster")
     registry.refuses([at], *flags, accept="unknown-cluster")
     # No Namespace at all: that is no cluster, whatever is accepted.
+    registry.etcd.delete(registry.key("shop", "namespaces"))
     registry.refuses([at], *EVERY_FLAG, rule="unknown-cluster", hint="--etcd-prefix")
 
 
